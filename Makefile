@@ -1,0 +1,55 @@
+# `make demo` and `make test` set up all they need in .venv, from the lock file, and nothing outside it.
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.installed
+
+.PHONY: demo test lint format bench soak interop wheel lock clean
+
+demo: $(READY)
+	@$(BIN)/muniment demo $(DEMO_OPTIONS)
+
+test: $(READY)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(TEST_OPTIONS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)
+	$(BIN)/python benchmarks/chat_import.py
+	$(BIN)/python benchmarks/guard_cases.py
+	$(BIN)/python benchmarks/log_rates.py
+
+soak: $(READY)
+	$(BIN)/python tests/soak.py --minutes $(or $(SOAK_MINUTES),30)
+
+interop: $(READY)
+	$(BIN)/python tests/interop/run.py
+
+wheel: $(READY)
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+
+lock:
+	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-header --no-annotate --output-file requirements.lock
+
+clean:
+	rm -rf $(VENV) dist build *.egg-info
+
+# Three tries: a network that fails once must not lose a set-up.
+$(READY): requirements.lock pyproject.toml .ci/find-python
+	@python=$$(sh .ci/find-python) || exit 1; \
+	 echo "setting up $(VENV) with $$python (once)" >&2; \
+	 "$$python" -m venv --clear $(VENV) || exit 1; \
+	 for try in 1 2 3; do \
+	   $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock && ok=1 && break; \
+	   echo "install failed, try $$try of 3" >&2; sleep $$((try * 5)); \
+	 done; \
+	 [ "$$ok" = 1 ] || exit 1; \
+	 $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . || exit 1; \
+	 touch $(READY)

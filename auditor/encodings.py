@@ -1,0 +1,156 @@
+"""The byte strings that a searched text may have become on its way into a file.
+
+A scan that knows only the text itself misses most copies: another case, another normal form, a UTF-16 file, a
+JSON or URL escape, hexadecimal, base64 at any of its three alignments. Each of those is one `Encoding`.
+Not covered, and said so in reports: compression other than gzip and zlib, encryption, pictures, paraphrases.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import unicodedata
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, Literal
+from urllib.parse import quote, quote_plus
+
+SHORTEST_NEEDLE: Final = 4
+"""Characters (or bytes) below which a text is reported as not searchable: it would be found everywhere."""
+_SHORTEST_BASE64: Final = 5
+_SHORTEST_DIGITS: Final = 7
+_SEPARATORS: Final = frozenset(" \t\u00a0\u202f-\u2010\u2011\u2012\u2013.,/()+")
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """One form to look for. `folded` data is lower-case ASCII and is looked for in lower-cased bytes."""
+
+    name: str
+    data: bytes
+    case: Literal["exact", "folded"]
+
+
+def encodings_of(needle: str | bytes) -> tuple[Encoding, ...]:
+    """The forms a needle is searched in, each once; empty if it is too short to mean anything."""
+    if isinstance(needle, bytes):
+        return _distinct(_forms_of_bytes("bytes", needle)) if len(needle) >= SHORTEST_NEEDLE else ()
+    if len(needle.strip()) < SHORTEST_NEEDLE:
+        return ()
+    return _distinct(_forms_of_text(needle))
+
+
+def is_plain(encoding_name: str) -> bool:
+    """True for a form that a person reads as the text itself: the rest is reported as encoded."""
+    return encoding_name in {"utf-8", "bytes"}
+
+
+def _forms_of_text(needle: str) -> Iterable[Encoding]:
+    variants = _variants(needle)
+    for text in variants:
+        yield _folded("utf-8", _utf8(text))
+    for text in variants:
+        yield _folded("utf-16le", text.encode("utf-16-le", "surrogatepass"))
+        yield _folded("utf-16be", text.encode("utf-16-be", "surrogatepass"))
+        for name, escape in _ESCAPES:
+            yield _folded(name, _utf8(escape(text)))
+        yield from _forms_of_bytes("utf-8", _utf8(text))
+    bare = _without_separators(needle)
+    if bare is not None:
+        yield _folded("separators removed", _utf8(bare))
+
+
+def _forms_of_bytes(name: str, data: bytes) -> Iterable[Encoding]:
+    if name == "bytes":
+        yield Encoding("bytes", data, "exact")
+    yield _folded("hex", data.hex().encode("ascii"))
+    for alignment in range(3):
+        for core in _base64_cores(data, alignment):
+            yield Encoding(f"base64, alignment {alignment}", core, "exact")
+
+
+def _variants(needle: str) -> tuple[str, ...]:
+    """The text in the cases and normal forms that programs store, each once, the given one first."""
+    bases = [needle, " ".join(needle.split())]
+    texts: dict[str, None] = {}
+    for base in bases:
+        for form in ("NFC", "NFD", "NFKC", "NFKD"):
+            normal = unicodedata.normalize(form, base)
+            for text in (base, normal, normal.lower(), normal.upper(), normal.title(), normal.casefold()):
+                texts[text] = None
+    return tuple(texts)
+
+
+def _json_escape(text: str) -> str:
+    return json.dumps(text)[1:-1]
+
+
+def _json_quote_only(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _html_numeric(text: str) -> str:
+    return html.escape(text).encode("ascii", "xmlcharrefreplace").decode("ascii")
+
+
+def _html_hexadecimal(text: str) -> str:
+    return "".join(c if c.isascii() else f"&#x{ord(c):x};" for c in html.escape(text))
+
+
+def _percent(text: str) -> str:
+    return quote(_utf8(text), safe="")
+
+
+def _percent_component(text: str) -> str:
+    return quote(_utf8(text), safe="!'()*")
+
+
+def _percent_form(text: str) -> str:
+    return quote_plus(_utf8(text))
+
+
+# Forms that equal the text itself fall out as duplicates of its UTF-8.
+_ESCAPES: Final[tuple[tuple[str, Callable[[str], str]], ...]] = (
+    ("json", _json_escape),
+    ("json", _json_quote_only),
+    ("html", html.escape),
+    ("html", _html_numeric),
+    ("html", _html_hexadecimal),
+    ("percent", _percent),
+    ("percent", _percent_component),
+    ("percent", _percent_form),
+)
+
+
+def _base64_cores(data: bytes, alignment: int) -> Iterable[bytes]:
+    """The characters that every base64 text holding `data` at this alignment shares, in both alphabets."""
+    padded = bytes(alignment) + data
+    first = -(-alignment * 8 // 6)
+    end = len(padded) * 8 // 6
+    if end - first >= _SHORTEST_BASE64:
+        yield base64.b64encode(padded)[first:end]
+        yield base64.urlsafe_b64encode(padded)[first:end]
+
+
+def _without_separators(needle: str) -> str | None:
+    """A telephone, card or account number as its bare characters; None for any other text."""
+    bare = "".join(c for c in needle if c not in _SEPARATORS)
+    digits = sum(c.isdigit() for c in bare)
+    looks_like_number = bare.isalnum() and digits >= max(_SHORTEST_DIGITS, len(bare) // 2)
+    return bare if looks_like_number and bare != needle else None
+
+
+def _folded(name: str, data: bytes) -> Encoding:
+    return Encoding(name, data.lower(), "folded")
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _distinct(forms: Iterable[Encoding]) -> tuple[Encoding, ...]:
+    seen: dict[tuple[bytes, str], Encoding] = {}
+    for form in forms:
+        seen.setdefault((form.data, form.case), form)
+    return tuple(seen.values())

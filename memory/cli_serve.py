@@ -1,0 +1,67 @@
+"""The commands that stay: `mcp`, `batch` and `demo`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from memory import wiring
+from memory.principal import CLIENT_VARIABLE, agent_from_environment, owner_from_environment
+from tlog.errors import MalformedError
+
+
+def add_command(subparsers: Any, name: str) -> None:
+    """Adds the parser of one of them."""
+    from memory.cli import COMMANDS
+
+    parser = subparsers.add_parser(name, help=COMMANDS[name][3], description=COMMANDS[name][3])
+    if name == "batch":
+        parser.add_argument("--operator", action="store_true", help='lines may say "as": tenant/agent/client')
+    if name == "mcp":
+        parser.add_argument("--http", metavar="HOST:PORT", help="not in this version: serve over HTTP")
+    if name == "demo":
+        parser.add_argument("--keep", metavar="DIR", help="make the home there and leave it")
+        parser.add_argument("--facts", metavar="FILE", help="facts to remember instead of the team's week")
+
+
+def run_command(args: argparse.Namespace) -> int:
+    """Runs one of them until it is done."""
+    return {"batch": _batch, "mcp": _mcp, "demo": _demo}[args.command](args)
+
+
+def _batch(args: argparse.Namespace) -> int:
+    from memory.batch import run_batch
+
+    def write(line: str) -> None:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+    with wiring.open_home(args.home) as home:
+        principal = owner_from_environment(os.environ)
+        run_batch(_utf8_lines(), write, home, args.operator, principal)
+    return 0
+
+
+def _utf8_lines() -> Any:
+    """Standard input line by line; what is not UTF-8 becomes a line that is answered as bad input."""
+    for line in sys.stdin.buffer:
+        yield line.decode("utf-8", "surrogateescape")
+
+
+def _mcp(args: argparse.Namespace) -> int:
+    if args.http:
+        raise MalformedError("expected no --http: this version serves MCP on standard input and output")
+    from memory.mcp_server import own_name, reported_name, serve_stdio
+
+    with wiring.open_home(args.home) as home:
+        name_of = own_name if os.environ.get(CLIENT_VARIABLE) else reported_name
+        serve_stdio(home, agent_from_environment(os.environ), name_of)
+    return 0
+
+
+def _demo(args: argparse.Namespace) -> int:
+    from memory.demo import run_demo
+
+    return run_demo(args.keep, args.facts)

@@ -1,0 +1,191 @@
+"""The canonical bytes of every promise: link, content and the commitment C that the log holds.
+
+    C = SHA-256(dCBOR([1, L, K]))
+    L = SHA-256(dCBOR(["link", salt, link]))        K = SHA-256(dCBOR(["content", salt, content]))
+
+The link is kept for good and says nothing about anybody. The content goes, with its salt, when the statement
+is erased; then K stays, and nothing can be tested against it, for its 32 bytes of salt are gone.
+Both maps are deterministic CBOR with text keys, absent fields left out. docs/formats/statement.md lists them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tlog import cbor
+from tlog.errors import MalformedError, VerificationError
+
+SALT_BYTES: Final = 32
+TENANT_BYTES: Final = 16
+REQUEST_BYTES: Final = 16
+COMMITMENT_BYTES: Final = 32
+MAX_LINK_BYTES: Final = 64 * 1024 * 1024
+MAX_CONTENT_BYTES: Final = 1024 * 1024
+
+KINDS: Final = frozenset(
+    {
+        "write",
+        "retract",
+        "confirm",
+        "discard",
+        "resolve",
+        "reaffirm",
+        "hold",
+        "release",
+        "grant",
+        "revoke",
+        "guard",
+        "erase",
+        "manifest",
+        "retention",
+        "lost",
+        "state",
+    }
+)
+ACTS: Final = frozenset(
+    {"retires", "conflicts", "confirms", "discards", "retracts", "keeps", "lifts", "erases", "holds", "releases"}
+)
+# What a link may say beside kind, numbers and acts: enumerated codes, counters, digests, random references.
+DETAILS: Final = frozenset(
+    {"outcome", "reason", "number", "previous", "request", "guard", "basis", "digest", "erasure", "count"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The part of a statement that is kept for good."""
+
+    kind: str
+    seq: int
+    tenant: bytes
+    tenant_seq: int
+    acts: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """Deterministic CBOR of the link; MalformedError if a field is not one a link may have."""
+        _check_link(self)
+        fields: dict[str, Any] = {
+            "kind": self.kind,
+            "seq": self.seq,
+            "tenant": self.tenant,
+            "tenant_seq": self.tenant_seq,
+            **self.details,
+        }
+        acts = {name: list(targets) for name, targets in self.acts.items() if targets}
+        if acts:
+            fields["acts"] = acts
+        return cbor.encode(fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Commitment:
+    """C with the two hashes it is made of."""
+
+    commitment: bytes
+    link_hash: bytes
+    content_hash: bytes
+
+
+def decode_link(data: bytes) -> Link:
+    """The link these bytes encode; MalformedError if they are not the bytes `Link.encode` writes."""
+    fields = cbor.decode(data, max_bytes=MAX_LINK_BYTES)
+    if not isinstance(fields, dict):
+        raise MalformedError("expected a link to be a CBOR map")
+    rest = dict(fields)
+    acts = rest.pop("acts", {})
+    if not isinstance(acts, dict):
+        raise MalformedError("expected the acts of a link to be a CBOR map")
+    try:
+        link = Link(
+            kind=rest.pop("kind"),
+            seq=rest.pop("seq"),
+            tenant=rest.pop("tenant"),
+            tenant_seq=rest.pop("tenant_seq"),
+            acts={name: tuple(targets) for name, targets in acts.items()},
+            details=rest,
+        )
+    except (KeyError, TypeError):
+        raise MalformedError("expected a link with kind, seq, tenant and tenant_seq") from None
+    if link.encode() != data:
+        raise MalformedError("expected the canonical bytes of a link")
+    return link
+
+
+def encode_content(content: Mapping[str, Any]) -> bytes:
+    """Deterministic CBOR of a content map, fields that are None left out."""
+    return cbor.encode({name: value for name, value in content.items() if value is not None})
+
+
+def decode_content(data: bytes) -> dict[str, Any]:
+    """The content map these bytes encode; MalformedError if it is not a map with text keys."""
+    content = cbor.decode(data, max_bytes=MAX_CONTENT_BYTES)
+    if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
+        raise MalformedError("expected content to be a CBOR map with text keys")
+    return content
+
+
+def link_hash(link: bytes, salt: bytes) -> bytes:
+    """L for the encoded link."""
+    return _salted_hash("link", salt, link)
+
+
+def content_hash(content: bytes, salt: bytes) -> bytes:
+    """K for the encoded content."""
+    return _salted_hash("content", salt, content)
+
+
+def commitment(link_digest: bytes, content_digest: bytes) -> bytes:
+    """C for L and K."""
+    if len(link_digest) != COMMITMENT_BYTES or len(content_digest) != COMMITMENT_BYTES:
+        raise MalformedError("expected two hashes of 32 bytes")
+    return hashlib.sha256(cbor.encode([1, link_digest, content_digest])).digest()
+
+
+def commit(link: bytes, link_salt: bytes, content: bytes, content_salt: bytes) -> Commitment:
+    """C, L and K of an encoded link and content with their salts."""
+    link_digest = link_hash(link, link_salt)
+    content_digest = content_hash(content, content_salt)
+    return Commitment(commitment(link_digest, content_digest), link_digest, content_digest)
+
+
+def open_content(target: bytes, link: bytes, link_salt: bytes, content: bytes, content_salt: bytes) -> None:
+    """None if link and content open `target`; VerificationError otherwise."""
+    if commit(link, link_salt, content, content_salt).commitment != target:
+        raise VerificationError("link and content do not open this statement", code="opening")
+
+
+def open_link(target: bytes, link: bytes, link_salt: bytes, content_digest: bytes) -> None:
+    """None if the link opens `target` beside the hash of an erased content; VerificationError otherwise."""
+    if commitment(link_hash(link, link_salt), content_digest) != target:
+        raise VerificationError("the link does not open this statement", code="opening")
+
+
+def _salted_hash(tag: str, salt: bytes, encoded: bytes) -> bytes:
+    if len(salt) != SALT_BYTES:
+        raise MalformedError("expected a salt of 32 bytes")
+    # `encoded` is one deterministic item, so the array is its header, the two first items and these bytes.
+    return hashlib.sha256(b"\x83" + cbor.encode(tag) + cbor.encode(salt) + encoded).digest()
+
+
+def _check_link(link: Link) -> None:
+    if link.kind not in KINDS:
+        raise MalformedError("expected a known kind of statement")
+    if type(link.seq) is not int or type(link.tenant_seq) is not int or min(link.seq, link.tenant_seq) < 1:
+        raise MalformedError("expected sequence numbers from 1")
+    if not isinstance(link.tenant, bytes) or len(link.tenant) != TENANT_BYTES:
+        raise MalformedError("expected a tenant number of 16 bytes")
+    if not set(link.details) <= DETAILS:
+        raise MalformedError("expected only the details a link may have")
+    for name, targets in link.acts.items():
+        _check_targets(name, targets)
+
+
+def _check_targets(name: str, targets: Sequence[bytes]) -> None:
+    if name not in ACTS:
+        raise MalformedError("expected only the acts a link may have")
+    if not all(isinstance(target, bytes) and len(target) == COMMITMENT_BYTES for target in targets):
+        raise MalformedError("expected the targets of an act to be commitments of 32 bytes")

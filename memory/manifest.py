@@ -1,0 +1,210 @@
+"""The deletion manifest: what one erasure did and did not do, signed, numbered and chained, with no content.
+
+A manifest is a COSE_Sign1 whose payload is a deterministic CBOR map. Each field of the map is a number, a
+random or salted byte string of fixed length, a time, or a word of a closed list, so nothing that was erased
+can stand in it; `_DOCUMENT` below is that promise and docs/formats/manifest.md explains the fields. The only
+free bytes are those of the tombstone, and they are opened and compared field by field before they are kept.
+
+    protected  {1: alg, 4: kid, 15: {1: iss, 2: sub}, 16: TYP}        unprotected  {}
+
+`previous` is the SHA-256 of the whole manifest before it, so a manifest can't be left out or replaced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from memory import event
+from memory.manifest_fields import check_document
+from tlog import cbor
+from tlog.cose import (
+    ALG,
+    CWT_CLAIMS,
+    CWT_ISS,
+    CWT_SUB,
+    KID,
+    CoseKey,
+    CoseSigner,
+    decode_sign1,
+    encode_sign1,
+    sig_structure,
+    verify_sign1,
+)
+from tlog.cose import TYP as TYP_LABEL
+from tlog.errors import MalformedError, VerificationError
+from tlog.statement import parse_statement, require_kid, require_name
+
+TYP: Final = "application/vnd.muniment.manifest+cose"
+SCHEMA: Final = 1
+MAX_MANIFEST_BYTES: Final = event.MAX_LINK_BYTES + (4 << 20)
+_HEADERS: Final = frozenset((ALG, KID, CWT_CLAIMS, TYP_LABEL))
+
+
+@dataclass(frozen=True)
+class Tombstone:
+    """The erase statement that a manifest is about, opened: `commitment` is that of its entry."""
+
+    commitment: bytes
+    entry: bytes
+    link: event.Link
+
+    @property
+    def targets(self) -> tuple[bytes, ...]:
+        """The commitments of the statements it erased."""
+        return self.link.acts.get("erases", ())
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A manifest of the right form, its tombstone opened; `verify_manifest` alone checks who signed it."""
+
+    issuer: str
+    subject: str
+    kid: bytes
+    document: Mapping[str, Any]
+    tombstone: Tombstone
+    raw: bytes
+
+    @property
+    def number(self) -> int:
+        """Its place in the chain, from 1."""
+        return int(self.document["number"])
+
+    @property
+    def previous(self) -> bytes | None:
+        """The digest of the manifest before it; None for the first."""
+        return self.document.get("previous")
+
+    @property
+    def state(self) -> str:
+        """How far the erasure got."""
+        return str(self.document["state"])
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of its bytes: what the log and the next manifest know it by."""
+        return manifest_digest(self.raw)
+
+
+def manifest_digest(data: bytes) -> bytes:
+    """SHA-256 of the bytes of a manifest."""
+    return hashlib.sha256(data).digest()
+
+
+def sign_manifest(signer: CoseSigner, issuer: str, subject: str, document: Mapping[str, Any]) -> bytes:
+    """The bytes of the manifest; MalformedError if the document says more, or other, than a manifest may."""
+    payload = encode_document(document)
+    protected = cbor.encode(
+        {
+            ALG: signer.algorithm,
+            KID: signer.kid,
+            CWT_CLAIMS: {CWT_ISS: require_name(issuer), CWT_SUB: require_name(subject)},
+            TYP_LABEL: TYP,
+        }
+    )
+    signature = signer.sign(sig_structure(protected, payload))
+    return encode_sign1(protected, {}, payload, signature)
+
+
+def encode_document(document: Mapping[str, Any]) -> bytes:
+    """The payload of a manifest, checked like one that is read."""
+    _check(document)
+    return cbor.encode(dict(document))
+
+
+def decode_document(payload: bytes) -> dict[str, Any]:
+    """The document in a manifest's payload; MalformedError if it says more, or other, than one may."""
+    document = cbor.decode(payload, max_bytes=MAX_MANIFEST_BYTES)
+    _check(document)
+    assert isinstance(document, dict)
+    return document  # type: ignore[return-value]  # `_check` saw that its keys are texts
+
+
+def decode_manifest(data: bytes) -> Manifest:
+    """The manifest in `data`, its tombstone opened; who signed it is not known yet."""
+    message = decode_sign1(data, max_bytes=MAX_MANIFEST_BYTES)
+    headers = message.headers
+    if headers.keys() != _HEADERS or message.unprotected or headers[TYP_LABEL] != TYP:
+        raise MalformedError("expected the headers of a manifest: alg, kid, claims and its type")
+    claims, kid = headers[CWT_CLAIMS], headers[KID]
+    if not isinstance(claims, dict) or claims.keys() != {CWT_ISS, CWT_SUB} or not isinstance(kid, bytes):
+        raise MalformedError("expected a manifest to have a kid and the claims iss and sub")
+    if message.payload is None:
+        raise MalformedError("expected a manifest with its document attached")
+    document = decode_document(message.payload)
+    issuer, subject = require_name(claims[CWT_ISS]), require_name(claims[CWT_SUB])
+    return Manifest(issuer, subject, kid, document, open_tombstone(document), data)
+
+
+def verify_manifest(data: bytes, key: CoseKey) -> Manifest:
+    """The manifest in `data`, signed by `key`. Whether its tombstone is in a log is another question."""
+    manifest = decode_manifest(data)
+    require_kid(manifest.kid, key)
+    verify_sign1(decode_sign1(data, max_bytes=MAX_MANIFEST_BYTES), key)
+    return manifest
+
+
+def verify_successor(manifest: Manifest, previous: Manifest | None) -> None:
+    """Returns if `manifest` is the one right after `previous`, or the first; VerificationError otherwise."""
+    number, digest = (0, None) if previous is None else (previous.number, previous.digest)
+    if manifest.number != number + 1 or manifest.previous != digest:
+        raise VerificationError("the manifest does not continue the chain of manifests", code="chain")
+
+
+def open_tombstone(document: Mapping[str, Any]) -> Tombstone:
+    """The tombstone in a checked document; VerificationError unless it opens its entry and says the same."""
+    parts = document["tombstone"]
+    link = event.decode_link(parts["link"])
+    statement = parse_statement(parts["entry"])
+    opened = event.commit(parts["link"], parts["link_salt"], parts["content"], parts["content_salt"])
+    if opened.commitment != statement.payload_hash:
+        raise VerificationError("the tombstone in the manifest does not open its statement", code="opening")
+    if opened.content_hash != parts["content_hash"]:
+        raise VerificationError("the tombstone's content is not the one it is said to have", code="opening")
+    _check_same(document, link, event.decode_content(parts["content"]))
+    return Tombstone(opened.commitment, parts["entry"], link)
+
+
+def _check(document: object) -> None:
+    check_document(document)
+    assert isinstance(document, Mapping)
+    if document["schema"] != SCHEMA:
+        raise MalformedError(f"expected a manifest of schema {SCHEMA}")
+    if (document["number"] == 1) != ("previous" not in document):
+        raise MalformedError("expected each manifest but the first to name the one before it")
+    if (document["guard"]["disposition"] == "expire") != ("expires_at" in document["guard"]):
+        raise MalformedError("expected an expiry of the guard exactly where its entries expire")
+    if document["state"] == "closed_complete":
+        _check_complete(document)
+
+
+def _check_complete(document: Mapping[str, Any]) -> None:
+    """The one rule of `closed_complete`: a scope that is not empty, and nothing but what is gone."""
+    if document["scope"]["count"] + document["scope"]["derived"] < 1:
+        raise MalformedError("an erasure of nothing is never complete")
+    if not document["systems"] or any(system["result"] != "verified" for system in document["systems"]):
+        raise MalformedError("an erasure is complete only when every system is verified")
+    if not document["checks"] or any(check["result"] != "clean" for check in document["checks"]):
+        raise MalformedError("an erasure is complete only when every check is clean")
+    if document["why"] or document.get("exceptions"):
+        raise MalformedError("an erasure with a reason against it is not complete")
+
+
+def _check_same(document: Mapping[str, Any], link: event.Link, content: Mapping[str, Any]) -> None:
+    """The document says of the erasure what the logged statement says: an edited scope does not pass."""
+    scope = document["scope"]
+    erased = link.acts.get("erases", ())
+    said = {
+        "request": document["request"],
+        "guard": document["guard"]["disposition"],
+        "basis": document["basis"],
+        "count": scope["count"] + scope["derived"],
+    }
+    same = link.kind == "erase" and len(set(erased)) == len(erased) == said["count"]
+    if not same or any(link.details.get(name) != value for name, value in said.items()):
+        raise VerificationError("the manifest and its tombstone do not say the same", code="tombstone")
+    if content != {"recorded_at": document["times"]["erased_at"]}:
+        raise VerificationError("the manifest and its tombstone do not name the same time", code="tombstone")

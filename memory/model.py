@@ -1,0 +1,123 @@
+"""The values that pass between the pure rules, the store and the surfaces.
+
+Times are whole microseconds since 1970-01-01T00:00:00Z. A commitment is the 32 bytes C of `memory.event`.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tlog.errors import MalformedError
+
+Outcome = Literal["stored", "superseded", "agreed", "history", "conflict", "held", "refused"]
+Reason = Literal[
+    "echo", "valueless", "authority", "provisional", "low_confidence", "possible_echo", "instruction_shaped"
+]
+Status = Literal[
+    "active", "superseded", "history", "conflict", "held", "refused", "retracted", "discarded", "erased"
+]
+
+SCOPES: Final = frozenset(
+    {
+        "memory:read",
+        "memory:write",
+        "memory:forget",
+        "memory:purge",
+        "memory:reaffirm",
+        "memory:review",
+    }
+)
+AGENT_SCOPES: Final = frozenset({"memory:read", "memory:write", "memory:forget"})
+MAX_NAME_CHARACTERS: Final = 256
+MAX_TEXT_BYTES: Final = 256 * 1024
+MAX_VALUE_BYTES: Final = 16 * 1024
+ID_CHARACTERS: Final = 26
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who asks, as the host bound it; `client` is its own word unless `authenticated`."""
+
+    tenant: str
+    agent: str
+    client: str
+    scopes: frozenset[str] = AGENT_SCOPES
+    authenticated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A write as the caller wants it, after the edge has checked types and sizes."""
+
+    text: str
+    key: str | None = None
+    value: str | None = None
+    subject: str | None = None
+    valid_from: int | None = None
+    valid_until: int | None = None
+    provisional: bool = False
+    many: bool = False
+    restatement: bool = False
+    source: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFact:
+    """A fact of the proposal's key that the caller may see: status active or conflict."""
+
+    commitment: bytes
+    status: Status
+    client: str
+    text: str
+    value: str | None
+    valid_from: int
+    valid_until: int | None
+    recorded_at: int
+    many: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the guard is told: the caller's own view, read inside the writing transaction."""
+
+    now: int
+    client: str
+    facts: tuple[KnownFact, ...] = ()
+    value_retired: bool = False
+    """The value ledger holds the proposal's value for its key."""
+    names_retired: bool = False
+    """For a text without a key: it states a retired value of something it names."""
+    lifted: bytes | None = None
+    """Commitment of the refusal that a redeemed reaffirmation lifts, bound to this key and value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of a proposal. `agrees_with` is set for `agreed` alone, which writes nothing."""
+
+    outcome: Outcome
+    message: str
+    reason: Reason | None = None
+    retires: tuple[bytes, ...] = ()
+    conflicts: tuple[bytes, ...] = ()
+    agrees_with: bytes | None = None
+
+
+def fact_id(commitment: bytes) -> str:
+    """The id people and agents use: 26 characters of lower-case base32 over the first 16 bytes of C."""
+    return base64.b32encode(commitment[:16]).decode("ascii").rstrip("=").lower()
+
+
+def parse_fact_id(text: str) -> bytes:
+    """The first 16 bytes of C that an id stands for; MalformedError if it is not an id."""
+    if isinstance(text, str) and len(text) == ID_CHARACTERS and text.isascii() and text == text.lower():
+        try:
+            prefix = base64.b32decode(text.upper() + "======")
+        except ValueError:
+            prefix = b""
+        if len(prefix) == 16 and fact_id(prefix) == text:
+            return prefix
+    raise MalformedError("expected an id of 26 lower-case base32 characters")

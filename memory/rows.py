@@ -1,0 +1,162 @@
+"""What the store hands out: rows as frozen values, never a cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from memory.model import Status, fact_id
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRow:
+    """A tenant: its row id, and the random number that stands for it in links."""
+
+    id: int
+    number: bytes
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """One statement. `content` and `content_salt` are None once it is erased; `entry_index` until it is logged."""
+
+    seq: int
+    tenant_id: int
+    tenant_seq: int
+    commitment: bytes
+    link: bytes
+    link_salt: bytes
+    content_hash: bytes
+    entry: bytes
+    entry_index: int | None
+    content: bytes | None
+    content_salt: bytes | None
+
+    @property
+    def id(self) -> str:
+        """The id people use for this statement."""
+        return fact_id(self.commitment)
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    """A statement that is not in the log yet."""
+
+    seq: int
+    commitment: bytes
+    entry: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FactRow:
+    """One write whose content is still there, with its place in the fold."""
+
+    seq: int
+    tenant_id: int
+    commitment: bytes
+    entry_index: int | None
+    agent_tag: bytes
+    key_tag: bytes | None
+    status: Status
+    valid_from: int
+    valid_until: int | None
+    recorded_at: int
+    replaced_at: int | None
+    replaced_by: int | None
+    content: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        """The id people use for this fact."""
+        return fact_id(self.commitment)
+
+
+@dataclass(frozen=True, slots=True)
+class ActRow:
+    """One act of a statement on another; `recorded_at` is None once the acting statement is erased."""
+
+    seq: int
+    commitment: bytes
+    act: str
+    target_seq: int
+    recorded_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedFact:
+    """A fact that an erasure or a retention would remove."""
+
+    seq: int
+    commitment: bytes
+    status: Status
+    content: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        """The id people use for this fact."""
+        return fact_id(self.commitment)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """A single-use token that was redeemed: what it was bound to, and the refusal it lifts."""
+
+    purpose: str
+    bound: bytes
+    target: int | None
+    expires_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictRow:
+    """A disagreement: the statement that opened it, and the one that closed it."""
+
+    seq: int
+    commitment: bytes
+    key_tag: bytes
+    closed_by: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerHit:
+    """A retired value that a span of text states: the key it was retired for."""
+
+    key_tag: bytes
+    name_tags: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """A value that a key retires, as keyed hashes. `source_seq` is the fact that held it."""
+
+    agent_tag: bytes
+    key_tag: bytes
+    value_tag: bytes
+    name_tags: tuple[bytes, ...]
+    word_count: int
+    canon_version: int
+    source_seq: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyRow:
+    """What an idempotency key was used for; an empty `body_tag` means that the statement is erased."""
+
+    body_tag: bytes
+    seq: int
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureRow:
+    """One erasure: `state` is executing or done; `detail` is dCBOR without content."""
+
+    number: int
+    tenant_id: int
+    request: bytes
+    state: str
+    tombstone_seq: int | None
+    detail: bytes
+    manifest: bytes | None

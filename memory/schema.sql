@@ -1,0 +1,137 @@
+-- The store, version 1. Whatever an erasure must destroy stands in `contents`, `facts`, `search` and
+-- `tenants.name`; all are rowid tables, and no index holds plaintext: a *_tag is a keyed hash (memory/vault).
+-- docs/formats/store.md says what each column promises.
+
+CREATE TABLE meta (
+  name TEXT PRIMARY KEY,
+  value BLOB NOT NULL
+);
+
+CREATE TABLE tenants (
+  id INTEGER PRIMARY KEY,
+  number BLOB NOT NULL UNIQUE,          -- 16 random bytes: the tenant as links know it
+  name_tag BLOB NOT NULL UNIQUE,
+  name TEXT NOT NULL,
+  last_seq INTEGER NOT NULL DEFAULT 0
+);
+
+-- One row a statement, for good. Content-free: link, salts of links, K, and the signed entry. entry_index is
+-- its place in the log; NULL is the outbox.
+CREATE TABLE events (
+  seq INTEGER PRIMARY KEY,
+  tenant INTEGER NOT NULL REFERENCES tenants (id),
+  tenant_seq INTEGER NOT NULL,
+  commitment BLOB NOT NULL UNIQUE,
+  link BLOB NOT NULL,
+  link_salt BLOB NOT NULL,
+  content_hash BLOB NOT NULL,
+  entry BLOB NOT NULL,
+  entry_index INTEGER,
+  UNIQUE (tenant, tenant_seq)
+);
+CREATE INDEX events_outbox ON events (seq) WHERE entry_index IS NULL;
+
+-- What the links say that statements did to statements, found by target. Content-free, a cache of the links.
+CREATE TABLE acts (
+  id INTEGER PRIMARY KEY,
+  tenant INTEGER NOT NULL,
+  target INTEGER NOT NULL,              -- seq of the statement acted on
+  seq INTEGER NOT NULL,                 -- seq of the statement that acts
+  act TEXT NOT NULL
+);
+CREATE INDEX acts_target ON acts (tenant, target, seq);
+
+-- What an erasure destroys. No row = erased.
+CREATE TABLE contents (
+  seq INTEGER PRIMARY KEY REFERENCES events (seq),
+  content BLOB NOT NULL,
+  salt BLOB NOT NULL
+);
+
+-- A cache of the fold of events: one row for each write whose content is still there.
+CREATE TABLE facts (
+  seq INTEGER PRIMARY KEY REFERENCES events (seq),
+  tenant INTEGER NOT NULL,
+  agent_tag BLOB NOT NULL,
+  key_tag BLOB,                         -- keyed hash of (agent, canonical key); NULL without a key
+  subject_tag BLOB,
+  status TEXT NOT NULL,
+  valid_from INTEGER NOT NULL,
+  valid_until INTEGER,
+  recorded_at INTEGER NOT NULL,
+  replaced_at INTEGER,
+  replaced_by INTEGER                   -- seq of the event that retired or retracted it
+);
+CREATE INDEX facts_key ON facts (tenant, key_tag, status, seq) WHERE key_tag IS NOT NULL;
+CREATE INDEX facts_subject ON facts (tenant, subject_tag, seq) WHERE subject_tag IS NOT NULL;
+CREATE INDEX facts_agent ON facts (tenant, agent_tag, status, seq);
+
+-- Words of facts that a read may find: contentless, so that a row is deleted by the text it was made of.
+-- `scope` stands for (tenant, agent) and is part of every MATCH; `grams` are for scripts without spaces.
+CREATE VIRTUAL TABLE search USING fts5 (
+  scope, key, value, body, grams, content = '', tokenize = 'porter unicode61'
+);
+INSERT INTO search (search, rank) VALUES ('secure-delete', 1);
+
+-- The value ledger: values a key has retired, as keyed hashes. Survives deletion and retention; an erasure decides.
+CREATE TABLE ledger (
+  id INTEGER PRIMARY KEY,
+  tenant INTEGER NOT NULL,
+  agent_tag BLOB NOT NULL,
+  key_tag BLOB NOT NULL,
+  value_tag BLOB NOT NULL,              -- keyed hash of (agent, kind, canonical form)
+  name_tags BLOB NOT NULL,              -- keyed hashes, 16 bytes each, of the words of the key
+  word_count INTEGER NOT NULL,          -- words in the value: bounds the spans to look up
+  canon_version INTEGER NOT NULL,
+  source INTEGER,                       -- seq of the fact that held it; NULL once that was erased on request
+  expires_at INTEGER
+);
+CREATE UNIQUE INDEX ledger_value ON ledger (tenant, key_tag, value_tag);
+CREATE INDEX ledger_span ON ledger (tenant, value_tag);
+CREATE INDEX ledger_agent ON ledger (tenant, agent_tag, word_count);
+CREATE INDEX ledger_source ON ledger (tenant, source) WHERE source IS NOT NULL;
+
+CREATE TABLE conflicts (
+  seq INTEGER PRIMARY KEY,              -- of the statement that opened it
+  tenant INTEGER NOT NULL,
+  agent_tag BLOB NOT NULL,
+  key_tag BLOB NOT NULL,
+  closed_by INTEGER                     -- seq of the statement that closed it
+);
+CREATE UNIQUE INDEX conflicts_open ON conflicts (tenant, key_tag) WHERE closed_by IS NULL;
+CREATE INDEX conflicts_agent ON conflicts (tenant, agent_tag, seq) WHERE closed_by IS NULL;
+
+CREATE TABLE idempotency (
+  id INTEGER PRIMARY KEY,
+  tenant INTEGER NOT NULL,
+  request_tag BLOB NOT NULL,            -- keyed hash of (agent, idempotency key)
+  body_tag BLOB NOT NULL,               -- keyed hash of the whole proposal; empty once its statement is erased
+  seq INTEGER NOT NULL,                 -- the statement it made or agreed with
+  answer TEXT NOT NULL                  -- outcome and reason codes, commitments: no content
+);
+CREATE UNIQUE INDEX idempotency_request ON idempotency (tenant, request_tag);
+CREATE INDEX idempotency_seq ON idempotency (tenant, seq);
+
+-- Single-use tokens: reaffirmations and erasure confirmations, stored hashed.
+CREATE TABLE tokens (
+  id INTEGER PRIMARY KEY,
+  tenant INTEGER NOT NULL,
+  token_hash BLOB NOT NULL,
+  purpose TEXT NOT NULL,                -- 'reaffirm' or 'forget'
+  bound BLOB NOT NULL,                  -- keyed hash of what it is bound to
+  target INTEGER,                       -- seq of the refusal it lifts
+  expires_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX tokens_hash ON tokens (tenant, token_hash);
+CREATE INDEX tokens_expiry ON tokens (expires_at);
+
+-- Erasures: `executing` is durable before anything is deleted.
+CREATE TABLE erasures (
+  number INTEGER PRIMARY KEY,
+  tenant INTEGER NOT NULL,
+  request BLOB NOT NULL,                -- 16 random bytes
+  state TEXT NOT NULL,
+  tombstone INTEGER,                    -- seq of the erase statement
+  detail BLOB NOT NULL,                 -- dCBOR, content-free: counts, guard disposition, times
+  manifest BLOB                         -- the signed manifest, as it lies beside the tiles
+);

@@ -1,0 +1,77 @@
+"""Tenant and agent of a caller, and the keyed hashes under which the store knows what is theirs.
+
+Everything a caller reads or writes is found by a tag that is made here, under the key of its tenant and with
+its agent in it: a tag of one scope matches no row of another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memory import canon
+from memory.model import Principal
+from memory.vault import WORD_TAG_BYTES
+
+if TYPE_CHECKING:
+    from memory.rows import TenantRow
+    from memory.store_read import Snapshot
+    from memory.vault import Vault
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One (tenant, agent) of one store. `agent_tag` stands for it in rows, `search_token` in the word index."""
+
+    vault: Vault
+    tenant: TenantRow
+    agent: str
+    agent_tag: bytes
+
+    @property
+    def tenant_id(self) -> int:
+        """The row id of the tenant, which every SQL statement carries."""
+        return self.tenant.id
+
+    def key_tag(self, key: str) -> bytes:
+        """The tag of a key: one for all its spellings."""
+        return self._tag("key", canon.canonical_key(key))
+
+    def subject_tag(self, subject: str) -> bytes:
+        """The tag of a subject: one for all its spellings."""
+        return self._tag("subject", canon.canonical_key(subject))
+
+    def value_tag(self, value: canon.Canonical) -> bytes:
+        """The tag of one canonical form of a value."""
+        return self._tag("value", str(canon.VERSION), value.kind, value.form)
+
+    def word_tag(self, word: str) -> bytes:
+        """The short tag of a word that a key is named by."""
+        return self._tag("word", word)[:WORD_TAG_BYTES]
+
+    def request_tag(self, client: str, idempotency_key: str) -> bytes:
+        """The tag of an idempotency key: a client's keys are its own."""
+        return self._tag("request", client, idempotency_key)
+
+    def bound_tag(self, purpose: str, *parts: str | bytes) -> bytes:
+        """The tag of what a token or an idempotency key is bound to."""
+        return self._tag("bound", purpose, *parts)
+
+    def _tag(self, domain: str, *parts: str | bytes) -> bytes:
+        return self.vault.tag(self.tenant.number, domain, self.agent, *parts)
+
+
+def make_scope(vault: Vault, tenant: TenantRow, agent: str) -> Scope:
+    """The scope of an agent of a tenant."""
+    return Scope(vault, tenant, agent, vault.tag(tenant.number, "agent", agent))
+
+
+def open_scope(view: Snapshot, vault: Vault, principal: Principal) -> Scope | None:
+    """The scope of a caller; None if the store has no such tenant yet."""
+    tenant = view.tenant(vault.index_tag("tenant", principal.tenant))
+    return None if tenant is None else make_scope(vault, tenant, principal.agent)
+
+
+def search_token(agent_tag: bytes) -> str:
+    """The word that stands for a scope in the word index: digits, which no stemmer changes."""
+    return str(int.from_bytes(agent_tag[:16], "big"))

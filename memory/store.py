@@ -1,0 +1,176 @@
+"""Opens the store: one SQLite file, its connections, its schema and its transactions.
+
+SQL stands here, in store_read, store_write and store_erase, and nowhere else. A write is durable before it is
+acknowledged (WAL, synchronous=FULL); what every connection must have is set and read back. A connection serves
+one transaction at a time; processes and threads share the file and nothing else.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import apsw
+
+from memory import vfs
+from memory.store_read import Snapshot
+from memory.store_write import Txn
+from tlog.errors import Error, MalformedError, UnavailableError
+
+if TYPE_CHECKING:
+    from memory.vault import Vault
+
+SCHEMA_VERSION: Final = 1
+APPLICATION_ID: Final = 0x4D554E49  # "MUNI"
+BUSY_MILLISECONDS: Final = 30_000
+MAX_IDLE_CONNECTIONS: Final = 8
+# 3.42: the first release whose FTS5 removes words from its index as they are deleted.
+_MIN_SQLITE: Final = 3_042_000
+_PRAGMAS: Final[tuple[tuple[str, str, object], ...]] = (
+    ("auto_vacuum", "NONE", 0),
+    ("journal_mode", "WAL", "wal"),
+    ("synchronous", "FULL", 2),
+    ("secure_delete", "ON", 1),
+    ("temp_store", "MEMORY", 2),
+    ("foreign_keys", "ON", 1),
+    ("max_page_count", str(vfs.MAX_PAGES), vfs.MAX_PAGES),
+)
+
+
+class Store:
+    """One store file. Any thread may use it; each transaction has a connection of its own."""
+
+    def __init__(self, path: Path, vault: Vault) -> None:
+        self.path = path
+        self.vault = vault
+        self._idle: list[apsw.Connection] = []
+        self._idle_lock = threading.Lock()
+        # For fairness between the threads of this process only: what is right is kept by BEGIN IMMEDIATE.
+        self._write_lock = threading.Lock()
+
+    @contextmanager
+    def write(self) -> Iterator[Txn]:
+        """A writing transaction: committed and durable at its end, undone as a whole if anything is raised."""
+        with self._write_lock, self._connection() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield Txn(connection, self.vault)
+                connection.execute("COMMIT")
+            except BaseException:
+                _roll_back(connection)
+                raise
+
+    @contextmanager
+    def read(self) -> Iterator[Snapshot]:
+        """One consistent view of the store."""
+        with self._connection() as connection:
+            connection.execute("BEGIN DEFERRED")
+            try:
+                yield Snapshot(connection, self.vault)
+            finally:
+                _roll_back(connection)
+
+    def checkpoint_truncate(self, deadline_seconds: float = 10.0) -> bool:
+        """True once the main file holds everything and the WAL is empty; False if a reader pins it until then."""
+        until = time.monotonic() + deadline_seconds
+        with self._connection() as connection:
+            while True:
+                try:
+                    busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
+                except apsw.BusyError:
+                    busy = 1
+                if not busy:
+                    return True
+                if time.monotonic() >= until:
+                    return False
+                time.sleep(0.01)
+
+    def check(self) -> tuple[str, ...]:
+        """What SQLite's own integrity check finds; empty if the file is sound."""
+        with self._connection() as connection:
+            rows = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
+        return tuple(row for row in rows if row != "ok")
+
+    def close(self) -> None:
+        """Closes the idle connections; the store may be used again."""
+        with self._idle_lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    @contextmanager
+    def _connection(self) -> Iterator[apsw.Connection]:
+        with _translated(self.path):
+            connection = self._take() or _connect(self.path)
+            try:
+                yield connection
+            except apsw.Error:
+                # Whatever failed below, the next transaction starts from a fresh connection.
+                connection.close(True)
+                raise
+            except BaseException:
+                self._give(connection)
+                raise
+            self._give(connection)
+
+    def _take(self) -> apsw.Connection | None:
+        with self._idle_lock:
+            return self._idle.pop() if self._idle else None
+
+    def _give(self, connection: apsw.Connection) -> None:
+        with self._idle_lock:
+            if len(self._idle) < MAX_IDLE_CONNECTIONS:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+
+def open_store(path: Path, vault: Vault) -> Store:
+    """The store in `path`, made if it is not there yet; its folder must be.
+
+    Raises MalformedError for a file that is no store of ours or of a newer version.
+    """
+    if apsw.SQLITE_VERSION_NUMBER < _MIN_SQLITE:
+        raise UnavailableError("expected SQLite 3.42 or newer in apsw", code="sqlite_too_old")
+    store = Store(path, vault)
+    with _translated(path):
+        connection = _connect(path)
+        try:
+            _ensure_schema(connection)
+        except BaseException:
+            connection.close(True)
+            raise
+    store._give(connection)
+    return store
+
+
+def _connect(path: Path) -> apsw.Connection:
+    connection = apsw.Connection(str(path), vfs=vfs.register())
+    try:
+        connection.set_busy_timeout(BUSY_MILLISECONDS)
+        for name, wanted, expected in _PRAGMAS:
+            connection.execute(f"PRAGMA {name} = {wanted}")
+            found = connection.execute(f"PRAGMA {name}").fetchall()
+            if found != [(expected,)]:
+                raise UnavailableError(f"the store does not take the setting {name}", code="store_setting")
+    except BaseException:
+        connection.close(True)
+        raise
+    return connection
+
+
+def _ensure_schema(connection: apsw.Connection) -> None:
+    if _version(connection) == SCHEMA_VERSION:
+        return
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+    raise NotImplementedError
+
+
+def _version(connection: apsw.Connection) -> int:
+    return 0

@@ -1,0 +1,78 @@
+"""The keys of the keyed hashes, in files apart from the store, and fresh salts.
+
+A copy of the store without these files tests no guess: every *_tag in it is a keyed hash. Each tenant has a key
+of its own, so that what is tagged for one says nothing about another.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import threading
+from pathlib import Path
+from typing import Final
+
+from memory.event import SALT_BYTES, TENANT_BYTES
+from tlog import cbor
+from tlog.errors import MalformedError
+from tlog.keys import load_secret, make_secret
+
+KEY_BYTES: Final = 32
+TAG_BYTES: Final = 32
+WORD_TAG_BYTES: Final = 16
+INDEX_KEY: Final = "index.key"
+GUARD_FOLDER: Final = "guard"
+
+
+class Vault:
+    """Keyed hashes under the keys of one folder. Keys are made when first needed and kept while it lives."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._keys: dict[bytes, bytes] = {}
+        self._lock = threading.Lock()
+
+    def tag(self, tenant_number: bytes, domain: str, *parts: str | bytes) -> bytes:
+        """The 32-byte keyed hash of `parts` in one domain of one tenant."""
+        return _tag(self._tenant_key(tenant_number), domain, parts)
+
+    def index_tag(self, domain: str, *parts: str | bytes) -> bytes:
+        """The 32-byte keyed hash of what belongs to no tenant yet: the name that a tenant is found by."""
+        return _tag(self._key(b"", self._folder / INDEX_KEY), domain, parts)
+
+    def forget_tenant(self, tenant_number: bytes) -> None:
+        """Drops the key of a tenant from memory, for whoever destroys its file."""
+        with self._lock:
+            self._keys.pop(tenant_number, None)
+
+    def key_path(self, tenant_number: bytes) -> Path:
+        """The file that the key of a tenant lies in."""
+        if len(tenant_number) != TENANT_BYTES:
+            raise MalformedError(f"expected a tenant number of {TENANT_BYTES} bytes")
+        return self._folder / GUARD_FOLDER / f"{tenant_number.hex()}.key"
+
+    def _tenant_key(self, tenant_number: bytes) -> bytes:
+        key = self._keys.get(tenant_number)
+        return key if key is not None else self._key(tenant_number, self.key_path(tenant_number))
+
+    def _key(self, name: bytes, path: Path) -> bytes:
+        key = self._keys.get(name)
+        if key is None:
+            with self._lock:
+                key = load_secret(path) if path.exists() else make_secret(path, KEY_BYTES)
+                self._keys[name] = key
+        return key
+
+
+def new_salt() -> bytes:
+    """32 fresh random bytes; never derived, never used twice."""
+    return os.urandom(SALT_BYTES)
+
+
+def new_number() -> bytes:
+    """16 fresh random bytes: the number of a tenant or of a request."""
+    return os.urandom(TENANT_BYTES)
+
+
+def _tag(key: bytes, domain: str, parts: tuple[str | bytes, ...]) -> bytes:
+    return hmac.digest(key, cbor.encode([domain, *parts]), "sha256")

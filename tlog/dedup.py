@@ -1,0 +1,183 @@
+"""Which entry of the log has which identity: what makes appending idempotent.
+
+The index is a cache. It says up to which size and root it goes, so that whoever opens it can tell whether it
+belongs to this log, and what it lacks is added from the log's entries; losing it costs that time and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from tlog.errors import UnavailableError
+from tlog.staging import EMPTY_HEAD, Head
+from tlog.storage import DirectoryStorage, Storage
+
+if TYPE_CHECKING:
+    import apsw
+
+FILE: Final = "identities.sqlite"
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS identity (hash BLOB PRIMARY KEY, entry_index INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS indexed (one INTEGER PRIMARY KEY CHECK (one = 1), size INTEGER, root BLOB);
+"""
+
+
+class IdentityIndex(Protocol):
+    """The entry index of every identity of a log up to some head."""
+
+    def head(self) -> Head:
+        """The head up to which the index is complete."""
+
+    def find(self, identities: Sequence[bytes]) -> dict[bytes, int]:
+        """The entry index of each identity that is known."""
+
+    def add(self, identities: Sequence[bytes], head: Head) -> None:
+        """Returns once the next entries are indexed, up to `head`."""
+
+    def clear(self) -> None:
+        """Returns once the index is empty."""
+
+    def close(self) -> None:
+        """Lets go of files."""
+
+
+class MemoryIndex:
+    """An index that lives as long as the object."""
+
+    def __init__(self) -> None:
+        self._head = EMPTY_HEAD
+        self._entries: dict[bytes, int] = {}
+
+    def head(self) -> Head:
+        """The head up to which the index is complete."""
+        return self._head
+
+    def find(self, identities: Sequence[bytes]) -> dict[bytes, int]:
+        """The entry index of each identity that is known."""
+        return {identity: self._entries[identity] for identity in identities if identity in self._entries}
+
+    def add(self, identities: Sequence[bytes], head: Head) -> None:
+        """Returns once the next entries are indexed, up to `head`."""
+        for entry_index, identity in enumerate(identities, self._head.size):
+            self._entries.setdefault(identity, entry_index)
+        self._head = head
+
+    def clear(self) -> None:
+        """Returns once the index is empty."""
+        self._head = EMPTY_HEAD
+        self._entries = {}
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class FileIndex:
+    """An index in an SQLite file. Used under the append lock only, which also keeps threads apart."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection: apsw.Connection | None = None
+
+    def head(self) -> Head:
+        """The head up to which the index is complete; a damaged file is thrown away first."""
+        import apsw
+
+        try:
+            rows = list(self._database().execute("SELECT size, root FROM indexed"))
+        except (apsw.CorruptError, apsw.NotADBError, apsw.SchemaChangeError, apsw.SQLError):
+            self.close()
+            for suffix in ("", "-wal", "-shm"):
+                self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+            return EMPTY_HEAD
+        return Head(*rows[0]) if rows else EMPTY_HEAD
+
+    def find(self, identities: Sequence[bytes]) -> dict[bytes, int]:
+        """The entry index of each identity that is known."""
+        found: dict[bytes, int] = {}
+        with self._transaction() as database:
+            for identity in identities:
+                for (entry_index,) in database.execute(
+                    "SELECT entry_index FROM identity WHERE hash = ?", (identity,)
+                ):
+                    found[identity] = entry_index
+        return found
+
+    def add(self, identities: Sequence[bytes], head: Head) -> None:
+        """Returns once the next entries are indexed, up to `head`."""
+        first = head.size - len(identities)
+        with self._transaction() as database:
+            database.executemany(
+                "INSERT OR IGNORE INTO identity VALUES (?, ?)",
+                ((identity, first + at) for at, identity in enumerate(identities)),
+            )
+            database.execute("INSERT OR REPLACE INTO indexed VALUES (1, ?, ?)", (head.size, head.root))
+
+    def clear(self) -> None:
+        """Returns once the index is empty."""
+        with self._transaction() as database:
+            database.execute("DELETE FROM identity; DELETE FROM indexed")
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _database(self) -> apsw.Connection:
+        import apsw
+
+        if self._connection is None:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            connection = apsw.Connection(str(self._path))
+            try:
+                connection.set_busy_timeout(30_000)
+                connection.pragma("journal_mode", "wal")
+                # A crash may cost the last additions, which are found missing and added again.
+                connection.pragma("synchronous", "normal")
+                connection.execute(_SCHEMA)
+            except apsw.Error:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+    @contextmanager
+    def _transaction(self) -> Iterator[apsw.Connection]:
+        import apsw
+
+        try:
+            with self._database() as database:
+                yield database
+        except apsw.Error as error:
+            raise UnavailableError(
+                f"log: the identity index cannot be used ({type(error).__name__})", code="storage_failed"
+            ) from error
+
+
+def open_index(private: Storage) -> IdentityIndex:
+    """The identity index beside a log's private files; in memory where they are not files of this machine."""
+    return FileIndex(private.folder / FILE) if isinstance(private, DirectoryStorage) else MemoryIndex()
+
+
+def complete(
+    index: IdentityIndex, head: Head, root_at: Callable[[int], bytes], identities: Callable[[int], Sequence[bytes]]
+) -> None:
+    """Returns once the index goes up to `head`.
+
+    `root_at(size)` tells an index of this log from any other; `identities(start)` gives those of some entries
+    from `start` on.
+    """
+    indexed = index.head()
+    if indexed == head:
+        return
+    if indexed.size > head.size or root_at(indexed.size) != indexed.root:
+        index.clear()
+        indexed = EMPTY_HEAD
+    size = indexed.size
+    while size < head.size:
+        added = identities(size)
+        size += len(added)
+        index.add(added, Head(size, root_at(size)))

@@ -1,0 +1,234 @@
+"""What a log has committed and not yet written as tiles, and the state read from it.
+
+    head                      origin, size and root of the committed tree, as checkpoint text
+    integrated                the size up to which tiles and bundles stand in the public storage, durably
+    staging/START-END-OLD-NEW the entries START to END, between the trees with these sizes and roots
+
+A segment counts only if it lies on the chain that ends at the head: one that was written and never committed
+names a root that no head has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tlog.ascii import parse_decimal
+from tlog.checkpoint import Checkpoint, format_checkpoint, parse_checkpoint
+from tlog.errors import MalformedError, RefusedError, VerificationError
+from tlog.merkle import EMPTY_ROOT, Frontier, HashReader, Node, leaf_hash, node_hash, parent_hashes
+from tlog.storage import Storage
+from tlog.tile import WIDTH, Tile, decode_bundle, encode_bundle, hash_reader
+from tlog.tile_reader import PathReader, fetch_bundle, fetch_tile
+
+HEAD: Final = "head"
+INTEGRATED: Final = "integrated"
+STAGING: Final = "staging/"
+
+_SEGMENT: Final = re.compile(
+    r"staging/(?P<start>[0-9]{1,19})-(?P<end>[0-9]{1,19})-(?P<old>[0-9a-f]{64})-(?P<new>[0-9a-f]{64})"
+)
+
+
+@dataclass(frozen=True)
+class Head:
+    """Size and root of a tree."""
+
+    size: int
+    root: bytes
+
+
+EMPTY_HEAD: Final = Head(0, EMPTY_ROOT)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A staging file: the entries that lead from one head to the next."""
+
+    old: Head
+    new: Head
+
+    @property
+    def path(self) -> str:
+        return (
+            f"{STAGING}{self.old.size}-{self.new.size}-{self.old.root.hex()}-{self.new.root.hex()}"
+        )
+
+
+def parse_segment(path: str) -> Segment:
+    """The segment that a path of the staging folder names."""
+    match = _SEGMENT.fullmatch(path)
+    if not match:
+        raise MalformedError("staging: expected START-END-ROOT-ROOT")
+    start, end = parse_decimal(match["start"], "staging"), parse_decimal(match["end"], "staging")
+    return Segment(Head(start, bytes.fromhex(match["old"])), Head(end, bytes.fromhex(match["new"])))
+
+
+def encode_segment(entries: Sequence[bytes]) -> bytes:
+    """The bytes of a staging file: the entries as in bundles, one after the other."""
+    return b"".join(encode_bundle(entries[at : at + WIDTH]) for at in range(0, len(entries), WIDTH))
+
+
+def format_head(origin: str, head: Head) -> bytes:
+    """The bytes of a head file."""
+    return format_checkpoint(Checkpoint(origin, head.size, head.root)).encode()
+
+
+def parse_head(data: bytes | None, origin: str) -> Head:
+    """The head in a head file; the empty one if there is no file. RefusedError if it is another log's."""
+    if data is None:
+        return EMPTY_HEAD
+    try:
+        checkpoint = parse_checkpoint(data.decode())
+    except (UnicodeDecodeError, MalformedError):
+        raise VerificationError("log state: the head is not readable", code="log_state") from None
+    if checkpoint.origin != origin:
+        raise RefusedError("log state: belongs to a log of another origin", code="origin")
+    return Head(checkpoint.size, checkpoint.root)
+
+
+@dataclass(frozen=True)
+class State:
+    """A committed tree: tiles up to `integrated`, the entries after it in memory. Never changes."""
+
+    head: Head
+    head_file: bytes | None
+    integrated: int
+    integrated_file: bytes | None
+    segments: tuple[Segment, ...]
+    entries: tuple[bytes, ...]
+    leaves: tuple[bytes, ...]
+    frontier: Frontier
+    read_public: PathReader
+
+    def extended(self, entries: Sequence[bytes]) -> tuple[Segment, State]:
+        """The segment that appends `entries` and the state once its head is committed."""
+        leaves = tuple(map(leaf_hash, entries))
+        frontier = self.frontier.extend(leaves)
+        segment = Segment(self.head, Head(frontier.size, frontier.root()))
+        return segment, State(
+            segment.new,
+            None,
+            self.integrated,
+            self.integrated_file,
+            (*self.segments, segment),
+            self.entries + tuple(entries),
+            self.leaves + leaves,
+            frontier,
+            self.read_public,
+        )
+
+    def read_hashes(self, nodes: Sequence[Node]) -> Sequence[bytes]:
+        """The hashes of complete subtrees of the committed tree; a HashReader."""
+        in_tiles: list[Node] = []
+        for node in nodes:
+            self._collect(node, in_tiles)
+        hashes = dict(zip(in_tiles, self._tile_hashes(in_tiles), strict=True)) if in_tiles else {}
+        return [self._hash(node, hashes) for node in nodes]
+
+    def read_entries(self, start: int, end: int) -> list[bytes]:
+        """The entries from `start` to before `end`."""
+        entries: list[bytes] = []
+        at = start
+        while at < min(end, self.integrated):
+            index = at // WIDTH
+            width = min(self.integrated - index * WIDTH, WIDTH)
+            first = index * WIDTH
+            bundle = fetch_bundle(self.read_public, Tile(None, index, width))
+            entries += bundle[at - first : end - first]
+            at = first + width
+        entries += self.entries[max(at - self.integrated, 0) : max(end - self.integrated, 0)]
+        return entries
+
+    def tile_bytes(self, tile: Tile) -> bytes:
+        """The contents of a tile or bundle of the committed tree."""
+        first = tile.index * WIDTH
+        if tile.level is None:
+            return encode_bundle(self.read_entries(first, first + tile.width))
+        level = 8 * tile.level
+        return b"".join(self.read_hashes([(level, first + at) for at in range(tile.width)]))
+
+    def _tile_hashes(self, nodes: Sequence[Node]) -> Sequence[bytes]:
+        read: HashReader = hash_reader(self.integrated, lambda tile: fetch_tile(self.read_public, tile))
+        return read(nodes)
+
+    def _collect(self, node: Node, in_tiles: list[Node]) -> None:
+        level, index = node
+        if (index + 1) << level <= self.integrated:
+            in_tiles.append(node)
+        elif index << level < self.integrated:
+            self._collect((level - 1, 2 * index), in_tiles)
+            self._collect((level - 1, 2 * index + 1), in_tiles)
+
+    def _hash(self, node: Node, in_tiles: dict[Node, bytes]) -> bytes:
+        level, index = node
+        if node in in_tiles:
+            return in_tiles[node]
+        start = (index << level) - self.integrated
+        if start >= 0:
+            row: Sequence[bytes] = self.leaves[start : start + (1 << level)]
+            while len(row) > 1:
+                row = parent_hashes(row)
+            return row[0]
+        children = ((level - 1, 2 * index), (level - 1, 2 * index + 1))
+        left, right = (self._hash(child, in_tiles) for child in children)
+        return node_hash(left, right)
+
+
+def load_state(public: Storage, private: Storage, origin: str) -> tuple[State, tuple[str, ...]]:
+    """The committed state, and the staging files that are no part of it. The append lock must be held.
+
+    Every staged entry is hashed again: the state is returned only if it leads to the head's root.
+    """
+    head_file, integrated_file = private.read(HEAD), private.read(INTEGRATED)
+    head = parse_head(head_file, origin)
+    integrated = _parse_integrated(integrated_file)
+    if integrated > head.size:
+        raise VerificationError("log state: the head is older than the tiles", code="rolled_back")
+    chain, rest = _chain(private.names(STAGING), head, integrated)
+    entries: list[bytes] = []
+    for segment in chain:
+        entries += _read_segment(private, segment)[max(integrated - segment.old.size, 0) :]
+    leaves = tuple(map(leaf_hash, entries))
+    stored = hash_reader(integrated, lambda tile: fetch_tile(public.read, tile))
+    frontier = Frontier.from_reader(integrated, stored).extend(leaves)
+    if (frontier.size, frontier.root()) != (head.size, head.root):
+        raise VerificationError("log state: tiles and staged entries do not lead to the head", code="log_state")
+    state = State(
+        head, head_file, integrated, integrated_file, chain, tuple(entries), leaves, frontier, public.read
+    )
+    return state, rest
+
+
+def _chain(names: Sequence[str], head: Head, integrated: int) -> tuple[tuple[Segment, ...], tuple[str, ...]]:
+    by_end = {segment.new: segment for segment in map(parse_segment, names)}
+    chain: list[Segment] = []
+    at = head
+    while at.size > integrated and at in by_end:
+        chain.append(by_end[at])
+        at = by_end[at].old
+    if at.size > integrated:
+        raise VerificationError("log state: committed entries are missing", code="log_state")
+    held = {segment.path for segment in chain}
+    return tuple(reversed(chain)), tuple(name for name in names if name not in held)
+
+
+def _read_segment(private: Storage, segment: Segment) -> tuple[bytes, ...]:
+    try:
+        return decode_bundle(private.read(segment.path) or b"", segment.new.size - segment.old.size)
+    except MalformedError:
+        raise VerificationError("log state: a staged file is damaged", code="log_state") from None
+
+
+def _parse_integrated(data: bytes | None) -> int:
+    try:
+        return 0 if data is None else parse_decimal(data.decode("ascii").removesuffix("\n"), "integrated")
+    except (UnicodeDecodeError, MalformedError):
+        raise VerificationError("log state: the integrated size is not readable", code="log_state") from None
+
+
+def format_integrated(size: int) -> bytes:
+    """The bytes of the file that says up to where tiles stand."""
+    return b"%d\n" % size

@@ -1,0 +1,241 @@
+"""The trust file: all that a verifier takes on its own authority, and nothing it takes from the evidence.
+
+A TOML file of the caller's:
+
+    version = 1
+    policy = '''<C2SP tlog-policy>'''
+    merge_delay_seconds = 86400
+    max_checkpoint_age_seconds = 86400        (optional)
+    same_operator = ["witness-a"]             (optional: witnesses that the log's operator runs)
+
+    [[key]]
+    use = "issuer"                            (or receipt, manifest, report)
+    cose_key = "<base64 of a COSE_Key>"
+    not_before = 1790000000
+    not_after = 1890000000                    (optional)
+    issuer = "<iss>"                          (optional)
+
+A key that is not in it proves nothing, an unknown field is an error (a misspelt bound would otherwise be no
+bound at all), and with a policy alone nothing is known about what COSE keys signed.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from tlog.ascii import MAX_SIZE, decode_base64, encode_base64
+from tlog.cose_keys import CoseKey, decode_key
+from tlog.errors import MalformedError, VerificationError
+from tlog.policy import Policy, parse_policy
+
+VERSION: Final = 1
+USES: Final = ("issuer", "receipt", "manifest", "report")
+DEFAULT_MERGE_DELAY_SECONDS: Final = 86400
+MAX_TRUST_BYTES: Final = 1 << 20
+MAX_KEYS: Final = 256
+_MAX_ISSUER_CHARACTERS: Final = 8192
+_FIELDS: Final = frozenset(
+    ("version", "policy", "merge_delay_seconds", "max_checkpoint_age_seconds", "same_operator", "key")
+)
+_KEY_FIELDS: Final = frozenset(("use", "cose_key", "not_before", "not_after", "issuer"))
+
+
+@dataclass(frozen=True)
+class TrustedKey:
+    """A COSE key, what it may be used for, and when what it signed counts; `not_after` is inclusive.
+
+    `issuer`, where set, is the only issuer that the key speaks for.
+    """
+
+    use: str
+    key: CoseKey
+    not_before: int
+    not_after: int | None = None
+    issuer: str | None = None
+
+    @property
+    def kid(self) -> bytes:
+        """What a `kid` header names this key by."""
+        return self.key.key_id
+
+
+@dataclass(frozen=True)
+class Trust:
+    """A trust file as `parse_trust` and `make_trust` return it."""
+
+    policy: Policy
+    keys: tuple[TrustedKey, ...] = ()
+    merge_delay_seconds: int = DEFAULT_MERGE_DELAY_SECONDS
+    max_checkpoint_age_seconds: int | None = None
+    same_operator: tuple[str, ...] = ()
+    text: str = field(default="", compare=False)
+
+    def key(self, use: str, kid: bytes, at: int | None = None, issuer: str | None = None) -> CoseKey:
+        """The key that `kid` names for this use, at this time in seconds, for this issuer.
+
+        Raises VerificationError with code `key_unknown`, or `key_not_valid` where the key is known but not for
+        that time. Without `at` only the key is looked up: its validity then remains to be checked.
+        """
+        if use not in USES:
+            raise MalformedError("trust: expected a use of issuer, receipt, manifest or report")
+        found = [one for one in self.keys if one.use == use and one.kid == kid]
+        if issuer is not None:
+            found = [one for one in found if one.issuer in (None, issuer)]
+        if not found:
+            raise VerificationError(f"trust: no {use} key with this kid", code="key_unknown", use=use)
+        if at is not None:
+            found = [one for one in found if _covers(one, at)]
+        if not found:
+            raise VerificationError(
+                f"trust: the {use} key is not valid at that time", code="key_not_valid", use=use
+            )
+        return found[0].key
+
+
+def _covers(key: TrustedKey, at: int) -> bool:
+    return key.not_before <= at and (key.not_after is None or at <= key.not_after)
+
+
+def make_trust(
+    policy_text: str,
+    keys: tuple[TrustedKey, ...] = (),
+    merge_delay_seconds: int = DEFAULT_MERGE_DELAY_SECONDS,
+    max_checkpoint_age_seconds: int | None = None,
+    same_operator: tuple[str, ...] = (),
+) -> Trust:
+    """The trust of these parts, once every rule of the format holds."""
+    policy = parse_policy(policy_text)
+    return parse_trust(
+        format_trust(Trust(policy, keys, merge_delay_seconds, max_checkpoint_age_seconds, same_operator))
+    )
+
+
+def trust_from_policy(policy_text: str) -> Trust:
+    """The trust of a policy alone: no COSE key is believed."""
+    return make_trust(policy_text)
+
+
+def parse_trust(text: str) -> Trust:
+    """The trust written in `text`."""
+    if len(text) > MAX_TRUST_BYTES:
+        raise MalformedError(f"trust: expected at most {MAX_TRUST_BYTES} characters")
+    try:
+        fields = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        # The parser's message repeats the line it failed at.
+        raise MalformedError("trust: expected a TOML file") from None
+    _require_fields(fields, _FIELDS, "trust")
+    if _integer(fields, "version") != VERSION:
+        raise MalformedError(f"trust: expected version {VERSION}")
+    policy = parse_policy(_text(fields, "policy"))
+    keys = fields.get("key", [])
+    if not isinstance(keys, list) or len(keys) > MAX_KEYS:
+        raise MalformedError(f"trust: expected at most {MAX_KEYS} tables [[key]]")
+    return Trust(
+        policy,
+        _distinct(tuple(_parse_key(key) for key in keys)),
+        _integer(fields, "merge_delay_seconds"),
+        _integer(fields, "max_checkpoint_age_seconds") if "max_checkpoint_age_seconds" in fields else None,
+        _parse_same_operator(fields.get("same_operator", []), policy),
+        text,
+    )
+
+
+def format_trust(trust: Trust) -> str:
+    """The text of a trust, which `parse_trust` reads back to an equal one."""
+    lines = [
+        f"version = {VERSION}",
+        f"policy = {_quote(trust.policy.text)}",
+        f"merge_delay_seconds = {trust.merge_delay_seconds}",
+    ]
+    if trust.max_checkpoint_age_seconds is not None:
+        lines.append(f"max_checkpoint_age_seconds = {trust.max_checkpoint_age_seconds}")
+    if trust.same_operator:
+        lines.append(f"same_operator = [{', '.join(_quote(name) for name in trust.same_operator)}]")
+    for key in trust.keys:
+        lines += ["", "[[key]]", *_format_key(key)]
+    return "\n".join(lines) + "\n"
+
+
+def _format_key(key: TrustedKey) -> list[str]:
+    lines = [
+        f"use = {_quote(key.use)}",
+        f'cose_key = "{encode_base64(key.key.encode())}"',
+        f"not_before = {key.not_before}",
+    ]
+    if key.not_after is not None:
+        lines.append(f"not_after = {key.not_after}")
+    if key.issuer is not None:
+        lines.append(f"issuer = {_quote(key.issuer)}")
+    return lines
+
+
+def _quote(text: str) -> str:
+    """`text` as a TOML string; one of several lines keeps them, so that people can read a policy."""
+    if "\n" not in text:
+        return _escape(text)
+    return '"""\n' + "\n".join(_escape(line)[1:-1] for line in text.split("\n")) + '"""'
+
+
+def _escape(text: str) -> str:
+    # JSON escapes what TOML wants escaped, save DEL.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def _parse_key(fields: object) -> TrustedKey:
+    if not isinstance(fields, dict):
+        raise MalformedError("trust: expected tables [[key]]")
+    _require_fields(fields, _KEY_FIELDS, "trust key")
+    use = _text(fields, "use")
+    if use not in USES:
+        raise MalformedError("trust key: expected a use of issuer, receipt, manifest or report")
+    not_before = _integer(fields, "not_before")
+    not_after = _integer(fields, "not_after") if "not_after" in fields else None
+    if not_after is not None and not_after < not_before:
+        raise MalformedError("trust key: expected not_after to be no earlier than not_before")
+    issuer = _text(fields, "issuer") if "issuer" in fields else None
+    if issuer is not None and not 1 <= len(issuer) <= _MAX_ISSUER_CHARACTERS:
+        raise MalformedError(f"trust key: expected an issuer of 1 to {_MAX_ISSUER_CHARACTERS} characters")
+    key = decode_key(decode_base64(_text(fields, "cose_key"), "trust key: cose_key"))
+    return TrustedKey(use, key, not_before, not_after, issuer)
+
+
+def _distinct(keys: tuple[TrustedKey, ...]) -> tuple[TrustedKey, ...]:
+    """`keys`, once no kid names two different keys for one use."""
+    known: dict[tuple[str, bytes], CoseKey] = {}
+    for one in keys:
+        if known.setdefault((one.use, one.kid), one.key).thumbprint() != one.key.thumbprint():
+            raise MalformedError("trust key: two keys for the same use have one kid")
+    return keys
+
+
+def _parse_same_operator(names: object, policy: Policy) -> tuple[str, ...]:
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise MalformedError("trust: expected same_operator as a list of names")
+    known = {witness.name for witness in policy.witnesses}
+    if not known.issuperset(names) or len(set(names)) != len(names):
+        raise MalformedError("trust: expected same_operator to name witnesses of the policy, each once")
+    return tuple(names)
+
+
+def _require_fields(fields: Mapping[str, object], known: frozenset[str], what: str) -> None:
+    if not known.issuperset(fields):
+        raise MalformedError(f"{what}: expected only the fields {', '.join(sorted(known))}")
+
+
+def _text(fields: Mapping[str, object], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str):
+        raise MalformedError(f"trust: expected {name} as a text")
+    return value
+
+
+def _integer(fields: Mapping[str, object], name: str) -> int:
+    value = fields.get(name)
+    if type(value) is not int or not 0 <= value <= MAX_SIZE:
+        raise MalformedError(f"trust: expected {name} as an integer that is not negative")
+    return value

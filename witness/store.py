@@ -1,0 +1,336 @@
+"""What a witness must never forget: per log, the last head that it cosigned. Many processes may share it.
+
+The safety of a witness is the one UPDATE in `Store.advance`. SQLite runs it alone, and flushes it before it
+returns (WAL, synchronous=FULL), so of two heads that follow the same head one is stored and the other is not.
+
+A witness that has lost its database would cosign a fork without noticing. So `create_store` leaves a marker
+beside it, and `open_store` never creates a database: a folder with the marker alone is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from tlog.checkpoint import Checkpoint
+from tlog.errors import MalformedError, RefusedError, UnavailableError, VerificationError
+from tlog.merkle import EMPTY_ROOT
+from tlog.note import Note, SignatureLine, SignatureType, VerifierKey, format_note, parse_vkey
+from tlog.storage import DirectoryStorage
+from witness.decide import KnownHead, Suspicion
+from witness.wire import format_cosignatures, origin_digest, parse_cosignatures
+
+MARKER = "witness.json"
+DATABASE = "witness.db"
+BUSY_TIMEOUT_MS = 5000
+MAX_UNPROVEN_PER_LOG = 100
+MAX_FORKS_PER_LOG = 1000
+
+_LOG_KINDS = (SignatureType.ED25519, SignatureType.MLDSA44)
+
+_SCHEMA = """
+CREATE TABLE identity (id TEXT PRIMARY KEY) STRICT;
+
+CREATE TABLE log (
+    origin       TEXT PRIMARY KEY,
+    digest       BLOB NOT NULL UNIQUE,
+    size         INTEGER CHECK (size >= 0),
+    root         BLOB CHECK (length(root) = 32),
+    time         INTEGER CHECK (time > 0),
+    note         BLOB,              -- the checkpoint as the log signed it: evidence, should the log fork
+    cosignatures BLOB,
+    -- all of them, or none before the first cosignature
+    CHECK ((size IS NULL) + (root IS NULL) + (time IS NULL) + (note IS NULL) + (cosignatures IS NULL)
+           IN (0, 5))
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE log_key (
+    origin TEXT NOT NULL REFERENCES log,
+    vkey   TEXT NOT NULL,
+    PRIMARY KEY (origin, vkey)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE evidence (
+    id            INTEGER PRIMARY KEY,
+    origin        TEXT NOT NULL REFERENCES log,
+    kind          TEXT NOT NULL CHECK (kind IN ('fork', 'unproven')),
+    size          INTEGER NOT NULL,
+    root          BLOB NOT NULL,
+    note          BLOB NOT NULL,
+    known_size    INTEGER NOT NULL,
+    known_root    BLOB NOT NULL,
+    known_note    BLOB NOT NULL,
+    recorded_at   INTEGER NOT NULL,
+    UNIQUE (origin, kind, size, root)
+) STRICT;
+"""
+
+
+@dataclass(frozen=True)
+class Marker:
+    """Who this witness is. `database` ties the marker to one database, so no other can take its place."""
+
+    name: str
+    vkeys: tuple[str, ...]
+    database: str
+
+
+@dataclass(frozen=True)
+class Cosigned:
+    """What was stored, and answered, for the last head of a log."""
+
+    head: KnownHead
+    time: int
+    note: bytes
+    cosignatures: tuple[SignatureLine, ...]
+
+
+@dataclass(frozen=True)
+class LogRecord:
+    """A log that the witness knows, its keys, and what was last cosigned, None before the first time."""
+
+    origin: str
+    keys: tuple[VerifierKey, ...]
+    cosigned: Cosigned | None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A refused checkpoint and the cosigned one it contradicts, both as the log signed them."""
+
+    id: int
+    origin: str
+    kind: Suspicion
+    head: KnownHead
+    note: bytes
+    known: KnownHead
+    known_note: bytes
+    recorded_at: int
+
+
+def create_store(folder: Path, name: str, vkeys: Sequence[str]) -> None:
+    """Returns once an empty database, and then the marker, stand durably in `folder`.
+
+    RefusedError if any of the two stands there already: nothing is ever overwritten.
+    """
+    if (folder / MARKER).exists() or (folder / DATABASE).exists():
+        raise RefusedError("witness: this folder already holds a witness, or part of one", code="exists")
+    marker = Marker(name, tuple(vkeys), secrets.token_hex(16))
+    connection = apsw.Connection(str(folder / DATABASE))
+    try:
+        _make_durable(connection)
+        with connection:
+            connection.execute(_SCHEMA)
+            connection.execute("INSERT INTO identity VALUES (?)", (marker.database,))
+    finally:
+        connection.close()
+    (folder / DATABASE).chmod(0o600)
+    # Last, and it flushes the folder: where the marker stands, the database stood.
+    DirectoryStorage(folder).create(MARKER, _format_marker(marker))
+
+
+def open_store(folder: Path) -> Store:
+    """The store of a witness; it refuses to start from nothing.
+
+    RefusedError with code `not_initialised`, or `state_lost` where something was lost; UnavailableError if
+    the database can't be opened at the moment.
+    """
+    data, path = DirectoryStorage(folder).read(MARKER), folder / DATABASE
+    if data is None and path.exists():
+        raise _lost(f"{MARKER} is gone, or `muniment witness init` was stopped before it wrote it")
+    if data is None:
+        raise RefusedError(
+            "witness: no witness was set up in this folder; make one with `muniment witness init`",
+            code="not_initialised",
+        )
+    marker = _parse_marker(data)
+    if not path.is_file():
+        raise _lost("the database is gone")
+    try:
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+        if connection.execute("SELECT id FROM identity").fetchall() != [(marker.database,)]:
+            raise _lost("the database is that of another witness")
+        _make_durable(connection)
+    except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError):
+        raise _lost("the database can't be read") from None
+    except (apsw.BusyError, apsw.CantOpenError, apsw.IOError, apsw.ReadOnlyError):
+        raise UnavailableError("witness: the database can't be opened at the moment") from None
+    return Store(marker, connection)
+
+
+def _lost(what: str) -> RefusedError:
+    return RefusedError(
+        f"witness: {what}. Without it this key could cosign a head that contradicts an earlier one, so "
+        "nothing is served. Put the database back as it was last written, not an older copy. If it is lost, "
+        "give up this name and key: set up a new witness in an empty folder, and have its vkey put into the "
+        "policies in place of this one's",
+        code="state_lost",
+    )
+
+
+def _format_marker(marker: Marker) -> bytes:
+    document = {"version": 1, "name": marker.name, "vkeys": marker.vkeys, "database": marker.database}
+    return json.dumps(document, ensure_ascii=False, indent=1).encode() + b"\n"
+
+
+def _parse_marker(data: bytes) -> Marker:
+    try:
+        document = json.loads(data)
+    except ValueError:
+        document = None
+    match document:
+        case {"version": 1, "name": str(name), "vkeys": [*vkeys], "database": str(database)}:
+            return Marker(name, tuple(parse_vkey(str(vkey)).vkey for vkey in vkeys), database)
+    raise MalformedError(f"witness: {MARKER} is not what `muniment witness init` wrote")
+
+
+def _make_durable(connection: apsw.Connection) -> None:
+    connection.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON")
+
+
+class Store:
+    """The logs that a witness knows and what it cosigned. Threads may share one."""
+
+    def __init__(self, marker: Marker, connection: apsw.Connection) -> None:
+        self.marker = marker
+        self._connection = connection
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Returns once the database is closed."""
+        with self._lock:
+            self._connection.close()
+
+    def add_log(self, origin: str, key: VerifierKey) -> bool:
+        """True once the key is trusted for the origin, False if it was already."""
+        if key.kind not in _LOG_KINDS:
+            raise MalformedError("witness: expected the vkey of a log, of type 1 (Ed25519) or 6 (ML-DSA-44)")
+        Checkpoint(origin, 0, EMPTY_ROOT)  # an origin that no checkpoint can have is refused here
+        with self._database() as database:
+            with database:
+                database.execute(
+                    "INSERT INTO log (origin, digest) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                    (origin, origin_digest(origin)),
+                )
+                others = database.execute("SELECT vkey FROM log_key WHERE origin = ?", (origin,)).fetchall()
+                for other in (_verifier_key(vkey) for (vkey,) in others):
+                    if (other.name, other.key_id) == (key.name, key.key_id) and other != key:
+                        raise RefusedError("witness: another key of this log has this name and key id")
+                database.execute(
+                    "INSERT INTO log_key VALUES (?, ?) ON CONFLICT DO NOTHING", (origin, key.vkey)
+                )
+            return database.changes() == 1
+
+    def log(self, origin: str) -> LogRecord | None:
+        """The log with this origin, None if it is not known here."""
+        return next(iter(self._logs("WHERE origin = ?", (origin,))), None)
+
+    def log_by_digest(self, digest: bytes) -> LogRecord | None:
+        """The log whose origin hashes to `digest`, None if it is not known here."""
+        return next(iter(self._logs("WHERE digest = ?", (digest,))), None)
+
+    def logs(self) -> tuple[LogRecord, ...]:
+        """All logs, sorted by origin."""
+        return tuple(self._logs("", ()))
+
+    def advance(self, origin: str, last: Cosigned | None, new: Cosigned) -> bool:
+        """True once `new` is durably stored in place of `last`; False if `last` was not the latest any more.
+
+        A signature may leave the process only after a True. After an exception the outcome is unknown, and
+        the signature must be dropped.
+        """
+        values = (new.head.size, new.head.root, new.time, new.note, format_cosignatures(new.cosignatures))
+        expected = (last.head.size, last.head.root) if last else (None, None)
+        with self._database() as database:
+            database.execute(
+                "UPDATE log SET size = ?, root = ?, time = ?, note = ?, cosignatures = ?"
+                " WHERE origin = ? AND size IS ? AND root IS ? AND coalesce(time <= ?, TRUE)",
+                (*values, origin, *expected, new.time),
+            )
+            return database.changes() == 1
+
+    def record_evidence(
+        self, log: LogRecord, kind: Suspicion, head: KnownHead, note: Note, recorded_at: int
+    ) -> None:
+        """Returns once a refused head stands beside the cosigned one that it contradicts, each head once.
+
+        Only the newest unproven heads are kept: anybody can make one from a log's public checkpoint. Forks
+        are kept up to a number that no honest log comes near.
+        """
+        assert log.cosigned is not None
+        known = log.cosigned
+        row = (
+            head.size,
+            head.root,
+            format_note(note),
+            known.head.size,
+            known.head.root,
+            known.note,
+            recorded_at,
+        )
+        with self._database() as database, database:
+            database.execute(
+                "INSERT INTO evidence"
+                " (origin, kind, size, root, note, known_size, known_root, known_note, recorded_at)"
+                " SELECT ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE"
+                " (SELECT count(*) FROM evidence WHERE origin = ? AND kind = 'fork') < ?"
+                " ON CONFLICT DO NOTHING",
+                (log.origin, kind, *row, log.origin, MAX_FORKS_PER_LOG),
+            )
+            database.execute(
+                "DELETE FROM evidence WHERE kind = 'unproven' AND origin = ? AND id NOT IN"
+                " (SELECT id FROM evidence WHERE kind = 'unproven' AND origin = ? ORDER BY id DESC LIMIT ?)",
+                (log.origin, log.origin, MAX_UNPROVEN_PER_LOG),
+            )
+
+    def evidence(self) -> tuple[Evidence, ...]:
+        """All evidence, in the order in which it came."""
+        with self._database() as database:
+            rows: list[Any] = database.execute(
+                "SELECT id, origin, kind, size, root, note, known_size, known_root, known_note, recorded_at"
+                " FROM evidence ORDER BY id"
+            ).fetchall()
+        return tuple(
+            Evidence(
+                id, origin, kind, KnownHead(size, root), note, KnownHead(*known), known_note, recorded_at
+            )
+            for id, origin, kind, size, root, note, *known, known_note, recorded_at in rows
+        )
+
+    def _logs(self, where: str, values: tuple[object, ...]) -> Iterable[LogRecord]:
+        with self._database() as database:
+            rows: list[Any] = database.execute(
+                "SELECT origin, size, root, time, note, cosignatures,"
+                " (SELECT json_group_array(vkey) FROM log_key WHERE log_key.origin = log.origin)"
+                f" FROM log {where} ORDER BY origin",
+                values,
+            ).fetchall()
+        for origin, size, root, time, note, cosignatures, vkeys in rows:
+            cosigned = None
+            if size is not None:
+                cosigned = Cosigned(KnownHead(size, root), time, note, parse_cosignatures(cosignatures))
+            yield LogRecord(origin, tuple(map(_verifier_key, json.loads(vkeys))), cosigned)
+
+    @contextmanager
+    def _database(self) -> Iterator[apsw.Connection]:
+        """The connection, to one thread at a time; what may pass by itself becomes an UnavailableError."""
+        with self._lock:
+            try:
+                yield self._connection
+            except (apsw.BusyError, apsw.FullError, apsw.IOError, apsw.ReadOnlyError):
+                raise UnavailableError("witness: the database can't be written at the moment") from None
+            except (apsw.CorruptError, apsw.NotADBError):
+                raise VerificationError("witness: the database is damaged", code="state_lost") from None
+
+
+_verifier_key = lru_cache(maxsize=4096)(parse_vkey)
