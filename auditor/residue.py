@@ -1,8 +1,9 @@
 """Where the needles lie: a scan of files for texts that should be gone, in every form of `auditor.encodings`.
 
-Needles live in memory only. A result names files, forms and counts, never a needle; a file whose very name holds
-one is named by its number. Symbolic links are not followed, and what could not be read is listed: a scan that
-skipped something has not found it clean. Streams of gzip and zlib are looked into wherever they begin, bounded.
+Needles live in memory only. A result names files, forms and counts, never a needle; a file whose very name
+holds one is named by its number. Symbolic links are not followed, and what could not be read is listed, for a
+scan that skipped something has not found it clean. Streams of gzip and zlib are looked into wherever they
+begin, up to a bound.
 """
 
 from __future__ import annotations

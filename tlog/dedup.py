@@ -87,10 +87,8 @@ class FileIndex:
 
         try:
             rows = list(self._database().execute("SELECT size, root FROM indexed"))
-        except (apsw.CorruptError, apsw.NotADBError, apsw.SchemaChangeError, apsw.SQLError):
-            self.close()
-            for suffix in ("", "-wal", "-shm"):
-                self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+        except (apsw.CorruptError, apsw.NotADBError, apsw.SQLError):
+            self._throw_away()
             return EMPTY_HEAD
         return Head(*rows[0]) if rows else EMPTY_HEAD
 
@@ -126,6 +124,11 @@ class FileIndex:
             self._connection.close()
             self._connection = None
 
+    def _throw_away(self) -> None:
+        self.close()
+        for suffix in ("", "-wal", "-shm"):
+            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+
     def _database(self) -> apsw.Connection:
         import apsw
 
@@ -152,6 +155,8 @@ class FileIndex:
             with self._database() as database:
                 yield database
         except apsw.Error as error:
+            if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+                self._throw_away()
             raise UnavailableError(
                 f"log: the identity index cannot be used ({type(error).__name__})", code="storage_failed"
             ) from error
@@ -163,7 +168,10 @@ def open_index(private: Storage) -> IdentityIndex:
 
 
 def complete(
-    index: IdentityIndex, head: Head, root_at: Callable[[int], bytes], identities: Callable[[int], Sequence[bytes]]
+    index: IdentityIndex,
+    head: Head,
+    root_at: Callable[[int], bytes],
+    identities: Callable[[int], Sequence[bytes]],
 ) -> None:
     """Returns once the index goes up to `head`.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tlog.ascii import parse_decimal
@@ -52,9 +52,7 @@ class Segment:
 
     @property
     def path(self) -> str:
-        return (
-            f"{STAGING}{self.old.size}-{self.new.size}-{self.old.root.hex()}-{self.new.root.hex()}"
-        )
+        return f"{STAGING}{self.old.size}-{self.new.size}-{self.old.root.hex()}-{self.new.root.hex()}"
 
 
 def parse_segment(path: str) -> Segment:
@@ -103,21 +101,31 @@ class State:
     frontier: Frontier
     read_public: PathReader
 
-    def extended(self, entries: Sequence[bytes]) -> tuple[Segment, State]:
-        """The segment that appends `entries` and the state once its head is committed."""
+    def extended(self, entries: Sequence[bytes], origin: str) -> tuple[Segment, State]:
+        """The segment that appends `entries`, and the state once its head is committed."""
         leaves = tuple(map(leaf_hash, entries))
         frontier = self.frontier.extend(leaves)
         segment = Segment(self.head, Head(frontier.size, frontier.root()))
-        return segment, State(
-            segment.new,
-            None,
-            self.integrated,
-            self.integrated_file,
-            (*self.segments, segment),
-            self.entries + tuple(entries),
-            self.leaves + leaves,
-            frontier,
-            self.read_public,
+        return segment, replace(
+            self,
+            head=segment.new,
+            head_file=format_head(origin, segment.new),
+            segments=(*self.segments, segment),
+            entries=self.entries + tuple(entries),
+            leaves=self.leaves + leaves,
+            frontier=frontier,
+        )
+
+    def integrated_to(self, size: int) -> State:
+        """The state once all tiles of `size` stand and the segments below are dropped."""
+        dropped = size - self.integrated
+        return replace(
+            self,
+            integrated=size,
+            integrated_file=format_integrated(size),
+            segments=tuple(segment for segment in self.segments if segment.new.size > size),
+            entries=self.entries[dropped:],
+            leaves=self.leaves[dropped:],
         )
 
     def read_hashes(self, nodes: Sequence[Node]) -> Sequence[bytes]:
@@ -195,7 +203,9 @@ def load_state(public: Storage, private: Storage, origin: str) -> tuple[State, t
     stored = hash_reader(integrated, lambda tile: fetch_tile(public.read, tile))
     frontier = Frontier.from_reader(integrated, stored).extend(leaves)
     if (frontier.size, frontier.root()) != (head.size, head.root):
-        raise VerificationError("log state: tiles and staged entries do not lead to the head", code="log_state")
+        raise VerificationError(
+            "log state: tiles and staged entries do not lead to the head", code="log_state"
+        )
     state = State(
         head, head_file, integrated, integrated_file, chain, tuple(entries), leaves, frontier, public.read
     )
@@ -203,7 +213,8 @@ def load_state(public: Storage, private: Storage, origin: str) -> tuple[State, t
 
 
 def _chain(names: Sequence[str], head: Head, integrated: int) -> tuple[tuple[Segment, ...], tuple[str, ...]]:
-    by_end = {segment.new: segment for segment in map(parse_segment, names)}
+    segments = {segment.path: segment for segment in map(parse_segment, names)}
+    by_end = {segment.new: segment for segment in segments.values()}
     chain: list[Segment] = []
     at = head
     while at.size > integrated and at in by_end:
@@ -211,8 +222,7 @@ def _chain(names: Sequence[str], head: Head, integrated: int) -> tuple[tuple[Seg
         at = by_end[at].old
     if at.size > integrated:
         raise VerificationError("log state: committed entries are missing", code="log_state")
-    held = {segment.path for segment in chain}
-    return tuple(reversed(chain)), tuple(name for name in names if name not in held)
+    return tuple(reversed(chain)), tuple(segments.keys() - {segment.path for segment in chain})
 
 
 def _read_segment(private: Storage, segment: Segment) -> tuple[bytes, ...]:

@@ -2,8 +2,8 @@
 
 Two kinds of file. An immutable one is created once: the same bytes again are welcome, other bytes are an
 error, so a delayed or repeated write can never change a tile that somebody has read. A replaceable one (the
-checkpoint, the head) is overwritten as a whole. Every write is durable when the call returns: a temporary file
-is written and flushed, put in place by link or rename, and the folder is flushed.
+checkpoint, the head) is overwritten as a whole. Every write is durable when the call returns: a temporary
+file is written and flushed, put in place by link or rename, and the folder is flushed.
 
 A failed flush is never tried again. The kernel may have dropped the very pages it could not write and report
 success the next time, so the storage refuses every later write until it is opened anew.

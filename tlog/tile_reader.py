@@ -1,7 +1,7 @@
 """Tiles and bundles fetched by path, and the same proved to belong to one tree before they are returned.
 
-A log may delete a partial tile once the full one exists, so whoever asks for a partial one takes the beginning
-of the full one instead (C2SP tlog-tiles, Partial Tiles).
+A log may delete a partial tile once the full one exists, so whoever asks for a partial one takes the
+beginning of the full one instead (C2SP tlog-tiles, Partial Tiles).
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def fetch_bundle(read: PathReader, bundle: Tile) -> tuple[bytes, ...]:
 class VerifiedTiles:
     """What a log serves, each hash and entry proved to be in the tree of one size and root.
 
-    The partial tiles at the right edge are proved by the root, which all their hashes make up. Every other tile
-    is proved by its hash in the tile above it, an entry by its leaf hash in the tile of level 0.
+    The partial tiles at the right edge are proved by the root, which all their hashes make up. Every other
+    tile is proved by its hash in the tile above it, an entry by its leaf hash in the tile of level 0.
     """
 
     def __init__(self, read: PathReader, size: int, root: bytes) -> None:

@@ -4,7 +4,7 @@ A TOML file of the caller's:
 
     version = 1
     policy = '''<C2SP tlog-policy>'''
-    merge_delay_seconds = 86400
+    merge_delay_seconds = 86400               (optional: how old a pending receipt may get; one day)
     max_checkpoint_age_seconds = 86400        (optional)
     same_operator = ["witness-a"]             (optional: witnesses that the log's operator runs)
 
@@ -77,8 +77,8 @@ class Trust:
     def key(self, use: str, kid: bytes, at: int | None = None, issuer: str | None = None) -> CoseKey:
         """The key that `kid` names for this use, at this time in seconds, for this issuer.
 
-        Raises VerificationError with code `key_unknown`, or `key_not_valid` where the key is known but not for
-        that time. Without `at` only the key is looked up: its validity then remains to be checked.
+        Raises VerificationError with code `key_unknown`, or `key_not_valid` where the key is known, but not
+        for that time. Without `at` its validity remains to be checked.
         """
         if use not in USES:
             raise MalformedError("trust: expected a use of issuer, receipt, manifest or report")
@@ -109,6 +109,10 @@ def make_trust(
 ) -> Trust:
     """The trust of these parts, once every rule of the format holds."""
     policy = parse_policy(policy_text)
+    try:
+        policy_text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise MalformedError("trust: expected a policy in UTF-8") from None
     return parse_trust(
         format_trust(Trust(policy, keys, merge_delay_seconds, max_checkpoint_age_seconds, same_operator))
     )
@@ -125,8 +129,8 @@ def parse_trust(text: str) -> Trust:
         raise MalformedError(f"trust: expected at most {MAX_TRUST_BYTES} characters")
     try:
         fields = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError):
-        # The parser's message repeats the line it failed at.
+    except (ValueError, RecursionError):
+        # ValueError: also a number of too many digits. The parser's own message would repeat content.
         raise MalformedError("trust: expected a TOML file") from None
     _require_fields(fields, _FIELDS, "trust")
     if _integer(fields, "version") != VERSION:
@@ -138,8 +142,8 @@ def parse_trust(text: str) -> Trust:
     return Trust(
         policy,
         _distinct(tuple(_parse_key(key) for key in keys)),
-        _integer(fields, "merge_delay_seconds"),
-        _integer(fields, "max_checkpoint_age_seconds") if "max_checkpoint_age_seconds" in fields else None,
+        _integer({"merge_delay_seconds": DEFAULT_MERGE_DELAY_SECONDS, **fields}, "merge_delay_seconds"),
+        _optional_integer(fields, "max_checkpoint_age_seconds"),
         _parse_same_operator(fields.get("same_operator", []), policy),
         text,
     )
@@ -194,7 +198,7 @@ def _parse_key(fields: object) -> TrustedKey:
     if use not in USES:
         raise MalformedError("trust key: expected a use of issuer, receipt, manifest or report")
     not_before = _integer(fields, "not_before")
-    not_after = _integer(fields, "not_after") if "not_after" in fields else None
+    not_after = _optional_integer(fields, "not_after")
     if not_after is not None and not_after < not_before:
         raise MalformedError("trust key: expected not_after to be no earlier than not_before")
     issuer = _text(fields, "issuer") if "issuer" in fields else None
@@ -208,7 +212,7 @@ def _distinct(keys: tuple[TrustedKey, ...]) -> tuple[TrustedKey, ...]:
     """`keys`, once no kid names two different keys for one use."""
     known: dict[tuple[str, bytes], CoseKey] = {}
     for one in keys:
-        if known.setdefault((one.use, one.kid), one.key).thumbprint() != one.key.thumbprint():
+        if known.setdefault((one.use, one.kid), one.key) != one.key:
             raise MalformedError("trust key: two keys for the same use have one kid")
     return keys
 
@@ -232,6 +236,10 @@ def _text(fields: Mapping[str, object], name: str) -> str:
     if not isinstance(value, str):
         raise MalformedError(f"trust: expected {name} as a text")
     return value
+
+
+def _optional_integer(fields: Mapping[str, object], name: str) -> int | None:
+    return _integer(fields, name) if name in fields else None
 
 
 def _integer(fields: Mapping[str, object], name: str) -> int:

@@ -11,17 +11,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tlog.ascii import MAX_SIZE
-from tlog.checkpoint import Checkpoint, verify_log_lines
+from tlog.checkpoint import verify_log_lines
 from tlog.errors import UnavailableError, VerificationError
 from tlog.merkle import verify_consistency
 from tlog.note import Note, VerifiedLine, VerifierKey
 from witness.wire import AddCheckpoint
 
 MAX_CLOCK_STEP_SECONDS = 300
-
-Suspicion = Literal["fork", "unproven"]
-"""Why a refused request is kept: `fork`, two heads of one size, which by themselves convict the log;
-`unproven`, a larger head whose proof does not hold, which may be the sender's fault alone."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +26,19 @@ class KnownHead:
 
     size: int
     root: bytes
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A refused head that is kept, as its log signed it.
+
+    A `fork` contradicts the known head of the same size: the two notes by themselves convict the log. For an
+    `unproven` one it may be that only the sender's proof was wrong.
+    """
+
+    kind: Literal["fork", "unproven"]
+    head: KnownHead
+    note: Note
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,7 @@ class Refuse:
     code: str
     detail: str
     known_size: int | None = None
-    suspicion: Suspicion | None = None
+    suspect: Suspect | None = None
 
 
 def decide(
@@ -72,35 +81,31 @@ def decide(
         return Refuse(400, "bad_input", "expected an old size that is not above the checkpoint's size")
     if not lines:
         return Refuse(422, "empty_root", "a checkpoint of size 0 must have the root of the empty tree")
-    return _compare(known, request) or Accept(
-        KnownHead(checkpoint.size, checkpoint.root),
-        Note(request.note.text, tuple(line.line for line in lines)),
-    )
+    head = KnownHead(checkpoint.size, checkpoint.root)
+    note = Note(request.note.text, tuple(line.line for line in lines))
+    return _compare(known, request, head, note) or Accept(head, note)
 
 
-def _compare(known: KnownHead | None, request: AddCheckpoint) -> Refuse | None:
-    """The refusal if a request that the log signed does not follow the known head."""
-    checkpoint = request.checkpoint
-    fork: Suspicion | None = "fork" if _is_fork(known, checkpoint) else None
-    known_size = known.size if known else 0
-    if request.old_size != known_size:
-        return Refuse(409, "old_size", "the old size is not that of the last cosigned head", known_size, fork)
-    if request.old_size == 0 and request.proof:
-        return Refuse(422, "proof", "expected no proof from size 0", suspicion=fork)
+def _compare(known: KnownHead | None, request: AddCheckpoint, head: KnownHead, note: Note) -> Refuse | None:
+    """The refusal if `head`, which the log signed in `note`, does not follow the known one."""
+    old_size = known.size if known else 0
+    fork = None
+    if known and head.size == known.size and head.root != known.root:
+        fork = Suspect("fork", head, note)
+    if request.old_size != old_size:
+        return Refuse(409, "old_size", "the old size is not that of the last cosigned head", old_size, fork)
+    if old_size == 0 and request.proof:
+        return Refuse(422, "proof", "expected no proof from size 0")
     if fork:
-        return Refuse(422, "fork", "another root was cosigned at this size", suspicion=fork)
-    if known is None or known_size == 0:
-        return None  # there is nothing that a head could contradict yet
+        return Refuse(422, "fork", "another root was cosigned at this size", suspect=fork)
+    if known is None or old_size == 0:
+        return None  # there is no head yet that this one could contradict
     try:
-        verify_consistency(known.size, checkpoint.size, known.root, checkpoint.root, request.proof)
+        verify_consistency(known.size, head.size, known.root, head.root, request.proof)
     except VerificationError as error:
-        suspicion: Suspicion | None = "unproven" if checkpoint.size > known.size else None
-        return Refuse(422, "proof", error.message, suspicion=suspicion)
+        unproven = Suspect("unproven", head, note) if head != known else None
+        return Refuse(422, "proof", error.message, suspect=unproven)
     return None
-
-
-def _is_fork(known: KnownHead | None, checkpoint: Checkpoint) -> bool:
-    return known is not None and checkpoint.size == known.size and checkpoint.root != known.root
 
 
 def cosignature_time(now: int, last: int | None) -> int:

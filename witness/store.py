@@ -17,16 +17,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import apsw
 
 from tlog.checkpoint import Checkpoint
 from tlog.errors import MalformedError, RefusedError, UnavailableError, VerificationError
 from tlog.merkle import EMPTY_ROOT
-from tlog.note import Note, SignatureLine, SignatureType, VerifierKey, format_note, parse_vkey
+from tlog.note import SignatureLine, SignatureType, VerifierKey, format_note, parse_vkey
 from tlog.storage import DirectoryStorage
-from witness.decide import KnownHead, Suspicion
+from witness.decide import KnownHead, Suspect
 from witness.wire import format_cosignatures, origin_digest, parse_cosignatures
 
 MARKER = "witness.json"
@@ -109,7 +109,7 @@ class Evidence:
 
     id: int
     origin: str
-    kind: Suspicion
+    kind: Literal["fork", "unproven"]
     head: KnownHead
     note: bytes
     known: KnownHead
@@ -259,25 +259,14 @@ class Store:
             )
             return database.changes() == 1
 
-    def record_evidence(
-        self, log: LogRecord, kind: Suspicion, head: KnownHead, note: Note, recorded_at: int
-    ) -> None:
+    def record_evidence(self, origin: str, last: Cosigned, suspect: Suspect, recorded_at: int) -> None:
         """Returns once a refused head stands beside the cosigned one that it contradicts, each head once.
 
         Only the newest unproven heads are kept: anybody can make one from a log's public checkpoint. Forks
         are kept up to a number that no honest log comes near.
         """
-        assert log.cosigned is not None
-        known = log.cosigned
-        row = (
-            head.size,
-            head.root,
-            format_note(note),
-            known.head.size,
-            known.head.root,
-            known.note,
-            recorded_at,
-        )
+        head, note = suspect.head, format_note(suspect.note)
+        row = (head.size, head.root, note, last.head.size, last.head.root, last.note, recorded_at)
         with self._database() as database, database:
             database.execute(
                 "INSERT INTO evidence"
@@ -285,12 +274,12 @@ class Store:
                 " SELECT ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE"
                 " (SELECT count(*) FROM evidence WHERE origin = ? AND kind = 'fork') < ?"
                 " ON CONFLICT DO NOTHING",
-                (log.origin, kind, *row, log.origin, MAX_FORKS_PER_LOG),
+                (origin, suspect.kind, *row, origin, MAX_FORKS_PER_LOG),
             )
             database.execute(
                 "DELETE FROM evidence WHERE kind = 'unproven' AND origin = ? AND id NOT IN"
                 " (SELECT id FROM evidence WHERE kind = 'unproven' AND origin = ? ORDER BY id DESC LIMIT ?)",
-                (log.origin, log.origin, MAX_UNPROVEN_PER_LOG),
+                (origin, origin, MAX_UNPROVEN_PER_LOG),
             )
 
     def evidence(self) -> tuple[Evidence, ...]:

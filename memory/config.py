@@ -1,0 +1,139 @@
+"""The settings of a home, in its `config.toml`; none of them says anything about anybody.
+
+Origin, issuer and subject are random unless the owner names them: they are in every entry and receipt. What
+is not understood is an error, since a misspelt setting would otherwise be a default that nobody chose.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import tomllib
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from tlog.errors import MalformedError
+
+Guard = Literal["on", "off"]
+
+VERSION: Final = 1
+MAX_CONFIG_BYTES: Final = 64 * 1024
+GUARDS: Final = ("on", "off")
+DEFAULT_GUARD: Final = "on"
+DEFAULT_MERGE_DELAY_SECONDS: Final = 86_400
+_MAX_SECONDS: Final = 1 << 40
+_MAX_NAME_CHARACTERS: Final = 255
+
+
+@dataclass(frozen=True)
+class Config:
+    """The settings of one home. `created_at`, in whole seconds, is when its keys begin to be valid."""
+
+    origin: str
+    issuer: str
+    subject: str
+    created_at: int
+    guard: Guard = DEFAULT_GUARD
+    merge_delay_seconds: int = DEFAULT_MERGE_DELAY_SECONDS
+    max_checkpoint_age_seconds: int | None = None
+    same_operator: tuple[str, ...] = ()
+
+
+def new_config(origin: str, guard: Guard, created_at: int) -> Config:
+    """The settings of a new home, issuer and subject random."""
+    return Config(origin, _random_name(), _random_name(), created_at, guard)
+
+
+def random_origin() -> str:
+    """An origin that says nothing about whose log it is."""
+    return f"muniment/{secrets.token_hex(16)}"
+
+
+def resolve_setting(
+    name: str, argument: str | None, configured: str | None, default: str, allowed: Sequence[str]
+) -> str:
+    """The setting that holds: the argument before the configuration before the default.
+
+    Each that is given must be one of `allowed`, also where another one wins: an error is never hidden.
+    """
+    for given in (argument, configured, default):
+        if given is not None and given not in allowed:
+            raise MalformedError(f"expected {name} to be {' or '.join(allowed)}", setting=name)
+    return next(given for given in (argument, configured, default) if given is not None)
+
+
+def resolve_guard(argument: str | None, configured: str | None) -> Guard:
+    """Whether the guard is on: argument before configuration before default."""
+    resolved = resolve_setting("guard", argument, configured, DEFAULT_GUARD, GUARDS)
+    return "on" if resolved == "on" else "off"
+
+
+def parse_config(data: bytes) -> Config:
+    """The settings in a configuration file."""
+    if len(data) > MAX_CONFIG_BYTES:
+        raise MalformedError(f"config.toml: expected at most {MAX_CONFIG_BYTES} bytes")
+    try:
+        fields = tomllib.loads(data.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
+        raise MalformedError("config.toml: expected a TOML file") from None
+    known = {"version", *Config.__dataclass_fields__}
+    if not fields.keys() <= known:
+        raise MalformedError(f"config.toml: expected only the settings {', '.join(sorted(known))}")
+    if fields.get("version") != VERSION:
+        raise MalformedError(f"config.toml: expected version {VERSION}")
+    return Config(
+        origin=_name(fields, "origin"),
+        issuer=_name(fields, "issuer"),
+        subject=_name(fields, "subject"),
+        created_at=_seconds(fields, "created_at"),
+        guard=resolve_guard(None, fields.get("guard")),
+        merge_delay_seconds=_seconds(fields, "merge_delay_seconds", DEFAULT_MERGE_DELAY_SECONDS),
+        max_checkpoint_age_seconds=(
+            _seconds(fields, "max_checkpoint_age_seconds") if "max_checkpoint_age_seconds" in fields else None
+        ),
+        same_operator=_names(fields.get("same_operator", [])),
+    )
+
+
+def format_config(config: Config) -> bytes:
+    """The configuration file, which `parse_config` reads back to an equal one."""
+    values: dict[str, Any] = {"version": VERSION} | {
+        name: getattr(config, name) for name in Config.__dataclass_fields__
+    }
+    lines = [f"{name} = {_format(value)}" for name, value in values.items() if value is not None]
+    return ("\n".join(lines) + "\n").encode("utf-8")
+
+
+def _format(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(_format(one) for one in value)}]"
+    # JSON escapes what TOML wants escaped, save DEL.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def _random_name() -> str:
+    return f"urn:uuid:{uuid.uuid4()}"
+
+
+def _name(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str) or not 1 <= len(value) <= _MAX_NAME_CHARACTERS:
+        raise MalformedError(
+            f"config.toml: expected {name} as a text of 1 to {_MAX_NAME_CHARACTERS} characters"
+        )
+    return value
+
+
+def _names(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise MalformedError("config.toml: expected same_operator as a list of names of witnesses")
+    return tuple(value)
+
+
+def _seconds(fields: Mapping[str, Any], name: str, default: int | None = None) -> int:
+    value = fields.get(name, default)
+    if type(value) is not int or not 0 <= value <= _MAX_SECONDS:
+        raise MalformedError(f"config.toml: expected {name} as a whole number of seconds")
+    return value

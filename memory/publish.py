@@ -1,0 +1,82 @@
+"""From the outbox to a public checkpoint, in steps of which each may be the last before a crash.
+
+    outbox → log.append (once, by issuer and commitment) → entry index back to the store → log.publish
+
+A statement leaves the outbox only with the index that the log durably gave it. Asked again, the log gives the
+same index, so the next publication repairs a crash between the two and nothing stands in the log twice.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from tlog.ascii import encode_base64
+from tlog.errors import VerificationError
+
+if TYPE_CHECKING:
+    from memory.store import Store
+    from memory.wiring import Home
+    from tlog.log import Log
+
+BATCH: Final = 1024
+_LOCK: Final = "outbox"
+
+
+def publish(home: Home, deadline_seconds: float) -> dict[str, Any]:
+    """Size, root and state of the checkpoint that covers every statement made before the call.
+
+    One process at a time empties the outbox; others wait. Raises UnavailableError with code
+    `witness_quorum_not_met` if the policy's witnesses did not cosign in time: the statements are then in the
+    log, and the public checkpoint is the one it was.
+    """
+    deadline = time.monotonic() + deadline_seconds
+    store, log = home.parts().store, home.log()
+    with log.private.lock(_LOCK, deadline_seconds):
+        drain(store, log)
+    published = log.publish(max(deadline - time.monotonic(), 0.001))
+    return {"size": published.size, "root": encode_base64(published.root), "state": published.state}
+
+
+def drain(store: Store, log: Log) -> int:
+    """How many statements went from the outbox to the log: at least all that were there at the beginning."""
+    _require_same_log(store, log)
+    moved = 0
+    while True:
+        with store.read() as view:
+            rows = view.unlogged(BATCH)
+        if not rows:
+            return moved
+        indexes = log.append([row.entry for row in rows])
+        with store.write() as txn:
+            txn.set_entry_indexes([(row.seq, index) for row, index in zip(rows, indexes, strict=True)])
+        moved += len(rows)
+        if len(rows) < BATCH:
+            return moved
+
+
+def is_published(home: Home) -> bool:
+    """Whether the outbox is empty and the public checkpoint covers the whole log."""
+    from tlog.checkpoint import parse_checkpoint
+    from tlog.note import parse_note
+
+    with home.parts().store.read() as view:
+        if view.unlogged(1):
+            return False
+        logged = view.last_logged_index() + 1
+    data = home.public_storage().read("checkpoint")
+    return logged == 0 if data is None else parse_checkpoint(parse_note(data).text).size >= logged
+
+
+def _require_same_log(store: Store, log: Log) -> None:
+    """Returns if the log still has every entry that the store knows to be in it."""
+    with store.read() as view:
+        last = view.last_logged_index()
+    size = log.head().size
+    if last >= size:
+        # An older copy of the log's folders beside a newer store: what comes next would fork the log.
+        raise VerificationError(
+            "the log is shorter than the store knows it; nothing is added to it",
+            code="rolled_back",
+            size=size,
+        )

@@ -1,0 +1,334 @@
+"""Every SELECT of the store that reads and serving need. All of them carry the tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from memory.event import COMMITMENT_BYTES, decode_content
+from memory.rows import (
+    ActRow,
+    ConflictRow,
+    ErasureRow,
+    EventRow,
+    FactRow,
+    IdempotencyRow,
+    LedgerHit,
+    OutboxRow,
+    TenantRow,
+)
+from memory.vault import WORD_TAG_BYTES
+from tlog.errors import MalformedError
+
+if TYPE_CHECKING:
+    import apsw
+
+    from memory.model import Status
+
+ID_BYTES: Final = 16
+RECORDED_AT: Final = "recorded_at"
+_EVENT: Final = """
+    SELECT e.seq, e.tenant, e.tenant_seq, e.commitment, e.link, e.link_salt, e.content_hash, e.entry,
+           e.entry_index, c.content, c.salt
+    FROM events e LEFT JOIN contents c ON c.seq = e.seq
+"""
+_FACT: Final = """
+    SELECT f.seq, f.tenant, e.commitment, e.entry_index, f.agent_tag, f.key_tag, f.status, f.valid_from,
+           f.valid_until, f.recorded_at, f.replaced_at, f.replaced_by, c.content
+    FROM facts f CROSS JOIN events e ON e.seq = f.seq CROSS JOIN contents c ON c.seq = f.seq
+"""
+_ERASURE: Final = "SELECT number, tenant, request, state, tombstone, detail, manifest FROM erasures"
+
+
+class Snapshot:
+    """One consistent view of the store, as long as its transaction lasts."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+
+    # Tenants and the store as a whole
+
+    def tenant(self, name_tag: bytes) -> TenantRow | None:
+        """The tenant found by the keyed hash of its name."""
+        row = self._one("SELECT id, number, name FROM tenants WHERE name_tag = ?", name_tag)
+        return None if row is None else TenantRow(*row)
+
+    def tenant_by_id(self, tenant_id: int) -> TenantRow:
+        """The tenant of a row id that a row of the store names."""
+        row = self._one("SELECT id, number, name FROM tenants WHERE id = ?", tenant_id)
+        if row is None:
+            raise LookupError("a row names a tenant that the store does not have")
+        return TenantRow(*row)
+
+    def last_recorded_at(self) -> int:
+        """The latest recorded_at there is; 0 in an empty store."""
+        row = self._one("SELECT value FROM meta WHERE name = ?", RECORDED_AT)
+        return 0 if row is None else int(row[0])
+
+    def counts(self) -> dict[str, int]:
+        """How many statements, statements not yet logged, facts with content, tenants and erasures there are."""
+        row = self._one(
+            """SELECT (SELECT count(*) FROM events),
+                      (SELECT count(*) FROM events WHERE entry_index IS NULL),
+                      (SELECT count(*) FROM facts), (SELECT count(*) FROM tenants),
+                      (SELECT count(*) FROM erasures)"""
+        )
+        assert row is not None
+        return dict(zip(("statements", "unlogged", "facts", "tenants", "erasures"), row, strict=True))
+
+    def status_counts(self, tenant_id: int, agent_tag: bytes) -> dict[str, int]:
+        """How many facts of a scope have each status."""
+        return dict(
+            self.connection.execute(
+                "SELECT status, count(*) FROM facts WHERE tenant = ? AND agent_tag = ? GROUP BY status",
+                (tenant_id, agent_tag),
+            )
+        )
+
+    # Statements
+
+    def event(self, tenant_id: int, reference: bytes) -> EventRow | None:
+        """The statement of a tenant with this commitment, or whose commitment starts with these 16 bytes."""
+        seq = self.seq_of(tenant_id, reference)
+        return None if seq is None else self.event_by_seq(seq)
+
+    def event_by_seq(self, seq: int) -> EventRow | None:
+        """The statement with this number."""
+        row = self._one(f"{_EVENT} WHERE e.seq = ?", seq)
+        return None if row is None else EventRow(*row)
+
+    def events(self, tenant_id: int, after_seq: int, limit: int) -> tuple[EventRow, ...]:
+        """Statements of a tenant after a number, in order."""
+        rows = self.connection.execute(
+            f"{_EVENT} WHERE e.tenant = ? AND e.seq > ? ORDER BY e.seq LIMIT ?", (tenant_id, after_seq, limit)
+        )
+        return tuple(EventRow(*row) for row in rows)
+
+    def seq_of(self, tenant_id: int, reference: bytes) -> int | None:
+        """The number of the statement of a tenant that a commitment or its first 16 bytes stand for."""
+        if len(reference) == COMMITMENT_BYTES:
+            row = self._one("SELECT seq, tenant FROM events WHERE commitment = ?", reference)
+        elif len(reference) == ID_BYTES:
+            row = self._one(
+                "SELECT seq, tenant FROM events WHERE commitment BETWEEN ? AND ?",
+                reference,
+                reference + b"\xff" * (COMMITMENT_BYTES - ID_BYTES),
+            )
+        else:
+            raise MalformedError("expected a commitment of 32 bytes or its first 16")
+        return row[0] if row is not None and row[1] == tenant_id else None
+
+    def commitments(self, seqs: Iterable[int]) -> dict[int, bytes]:
+        """The commitments of statements by their numbers."""
+        found = {}
+        for seq in seqs:
+            row = self._one("SELECT commitment FROM events WHERE seq = ?", seq)
+            if row is not None:
+                found[seq] = row[0]
+        return found
+
+    def unlogged(self, limit: int) -> tuple[OutboxRow, ...]:
+        """Statements that are not in the log yet, in order."""
+        rows = self.connection.execute(
+            "SELECT seq, commitment, entry FROM events WHERE entry_index IS NULL ORDER BY seq LIMIT ?", (limit,)
+        )
+        return tuple(OutboxRow(*row) for row in rows)
+
+    def last_logged_index(self) -> int:
+        """The largest log index that a statement was given; -1 if none was."""
+        row = self._one("SELECT entry_index FROM events WHERE entry_index IS NOT NULL ORDER BY seq DESC LIMIT 1")
+        return -1 if row is None else int(row[0])
+
+    def acts_on(self, tenant_id: int, target_seq: int) -> tuple[ActRow, ...]:
+        """What statements did to one statement, in order."""
+        rows = self.connection.execute(
+            """SELECT a.seq, e.commitment, a.act, a.target, c.content
+               FROM acts a CROSS JOIN events e ON e.seq = a.seq LEFT JOIN contents c ON c.seq = a.seq
+               WHERE a.tenant = ? AND a.target = ? ORDER BY a.seq""",
+            (tenant_id, target_seq),
+        )
+        return tuple(ActRow(*row[:4], _recorded_at(row[4])) for row in rows)
+
+    # Facts
+
+    def fact(self, tenant_id: int, agent_tag: bytes, reference: bytes) -> FactRow | None:
+        """The fact of a scope that a commitment or its first 16 bytes stand for, whatever its status."""
+        seq = self.seq_of(tenant_id, reference)
+        found = () if seq is None else self.facts_by_seq(tenant_id, agent_tag, (seq,))
+        return found[0] if found else None
+
+    def facts_by_seq(self, tenant_id: int, agent_tag: bytes, seqs: Iterable[int]) -> tuple[FactRow, ...]:
+        """Facts of a scope by their numbers, in the order asked for; those that are not there are left out."""
+        found = []
+        for seq in seqs:
+            row = self._one(f"{_FACT} WHERE f.seq = ? AND f.tenant = ? AND f.agent_tag = ?", seq, tenant_id, agent_tag)
+            if row is not None:
+                found.append(_fact(row))
+        return tuple(found)
+
+    def facts_of_key(
+        self, tenant_id: int, key_tag: bytes, statuses: Sequence[Status] | None = None
+    ) -> tuple[FactRow, ...]:
+        """The facts of a key in the order they were recorded, of some statuses or of all."""
+        if statuses is None:
+            rows = self.connection.execute(
+                f"{_FACT} WHERE f.tenant = ? AND f.key_tag = ? ORDER BY f.seq", (tenant_id, key_tag)
+            )
+        else:
+            rows = self.connection.execute(
+                f"{_FACT} WHERE f.tenant = ? AND f.key_tag = ? AND f.status IN ({_marks(statuses)}) ORDER BY f.seq",
+                (tenant_id, key_tag, *statuses),
+            )
+        return tuple(_fact(row) for row in rows)
+
+    def facts_of_status(
+        self, tenant_id: int, agent_tag: bytes, status: Status, limit: int
+    ) -> tuple[FactRow, ...]:
+        """The facts of a scope with one status, oldest first."""
+        rows = self.connection.execute(
+            f"{_FACT} WHERE f.tenant = ? AND f.agent_tag = ? AND f.status = ? ORDER BY f.seq LIMIT ?",
+            (tenant_id, agent_tag, status, limit),
+        )
+        return tuple(_fact(row) for row in rows)
+
+    def has_lost_successor(self, tenant_id: int, key_tag: bytes) -> bool:
+        """Whether a fact of the key was replaced by one that is erased."""
+        row = self._one(
+            """SELECT 1 FROM facts f WHERE f.tenant = ? AND f.key_tag = ? AND f.status = 'superseded'
+               AND NOT EXISTS (SELECT 1 FROM contents c WHERE c.seq = f.replaced_by) LIMIT 1""",
+            tenant_id,
+            key_tag,
+        )
+        return row is not None
+
+    def search(
+        self, tenant_id: int, agent_tag: bytes, match: str, statuses: Sequence[Status], limit: int
+    ) -> tuple[tuple[tuple[int, float], ...], int]:
+        """Numbers and scores of the best matches of a scope, best first, and how many matches there are.
+
+        `match` comes from memory.search, with the scope inside it. Key and value weigh more than the text.
+        """
+        rows = self.connection.execute(
+            f"""SELECT f.seq, m.score, count(*) OVER ()
+                FROM (SELECT rowid, bm25(search, 0.0, 2.0, 2.0, 1.0, 1.0) AS score
+                      FROM search WHERE search MATCH ?) m
+                CROSS JOIN facts f ON f.seq = m.rowid
+                WHERE f.tenant = ? AND f.agent_tag = ? AND f.status IN ({_marks(statuses)})
+                ORDER BY m.score, f.seq DESC LIMIT ?""",
+            (match, tenant_id, agent_tag, *statuses, limit),
+        ).fetchall()
+        return tuple((row[0], row[1]) for row in rows), rows[0][2] if rows else 0
+
+    # The value ledger
+
+    def has_retired(self, tenant_id: int, key_tag: bytes, value_tags: Sequence[bytes], now: int) -> bool:
+        """Whether the ledger holds one of these value tags for a key."""
+        return any(
+            self._one(
+                """SELECT 1 FROM ledger WHERE tenant = ? AND key_tag = ? AND value_tag = ?
+                   AND (expires_at IS NULL OR expires_at > ?)""",
+                tenant_id,
+                key_tag,
+                tag,
+                now,
+            )
+            for tag in value_tags
+        )
+
+    def retired_without_source(self, tenant_id: int, key_tag: bytes, value_tags: Sequence[bytes]) -> bool:
+        """Whether one of these value tags outlives the erasure of the fact that it was tagged for."""
+        return any(
+            self._one(
+                """SELECT 1 FROM ledger
+                   WHERE tenant = ? AND key_tag = ? AND value_tag = ? AND source IS NULL""",
+                tenant_id,
+                key_tag,
+                tag,
+            )
+            for tag in value_tags
+        )
+
+    def longest_retired(self, tenant_id: int, agent_tag: bytes) -> int:
+        """The most words that a retired value of a scope has; 0 if there is none."""
+        row = self._one(
+            "SELECT word_count FROM ledger WHERE tenant = ? AND agent_tag = ? ORDER BY word_count DESC LIMIT 1",
+            tenant_id,
+            agent_tag,
+        )
+        return 0 if row is None else int(row[0])
+
+    def ledger_hits(self, tenant_id: int, value_tag: bytes, now: int) -> tuple[LedgerHit, ...]:
+        """The keys of a scope that retired this value."""
+        rows = self.connection.execute(
+            """SELECT key_tag, name_tags FROM ledger WHERE tenant = ? AND value_tag = ?
+               AND (expires_at IS NULL OR expires_at > ?)""",
+            (tenant_id, value_tag, now),
+        )
+        return tuple(LedgerHit(key_tag, _split(tags)) for key_tag, tags in rows)
+
+    # Conflicts, idempotency, erasures
+
+    def open_conflict(self, tenant_id: int, key_tag: bytes) -> ConflictRow | None:
+        """The disagreement about a key that is not settled yet."""
+        row = self._one(
+            """SELECT c.seq, e.commitment, c.key_tag, c.closed_by FROM conflicts c CROSS JOIN events e ON e.seq = c.seq
+               WHERE c.tenant = ? AND c.key_tag = ? AND c.closed_by IS NULL""",
+            tenant_id,
+            key_tag,
+        )
+        return None if row is None else ConflictRow(*row)
+
+    def open_conflicts(self, tenant_id: int, agent_tag: bytes) -> tuple[ConflictRow, ...]:
+        """The disagreements of a scope that are not settled yet, oldest first."""
+        rows = self.connection.execute(
+            """SELECT c.seq, e.commitment, c.key_tag, c.closed_by FROM conflicts c CROSS JOIN events e ON e.seq = c.seq
+               WHERE c.tenant = ? AND c.agent_tag = ? AND c.closed_by IS NULL ORDER BY c.seq""",
+            (tenant_id, agent_tag),
+        )
+        return tuple(ConflictRow(*row) for row in rows)
+
+    def idempotency(self, tenant_id: int, request_tag: bytes) -> IdempotencyRow | None:
+        """What an idempotency key was used for."""
+        row = self._one(
+            "SELECT body_tag, seq, answer FROM idempotency WHERE tenant = ? AND request_tag = ?",
+            tenant_id,
+            request_tag,
+        )
+        return None if row is None else IdempotencyRow(*row)
+
+    def erasure(self, number: int) -> ErasureRow | None:
+        """The erasure with this number."""
+        row = self._one(f"{_ERASURE} WHERE number = ?", number)
+        return None if row is None else ErasureRow(*row)
+
+    def last_erasure(self) -> ErasureRow | None:
+        """The erasure with the largest number; None if there was none."""
+        row = self._one(f"{_ERASURE} ORDER BY number DESC LIMIT 1")
+        return None if row is None else ErasureRow(*row)
+
+    def erasures(self, state: str | None = None) -> tuple[ErasureRow, ...]:
+        """Erasures in order, of one state or all."""
+        if state is None:
+            rows = self.connection.execute(f"{_ERASURE} ORDER BY number")
+        else:
+            rows = self.connection.execute(f"{_ERASURE} WHERE state = ? ORDER BY number", (state,))
+        return tuple(ErasureRow(*row) for row in rows)
+
+    def _one(self, sql: str, *values: object) -> tuple[Any, ...] | None:
+        return self.connection.execute(sql, values).fetchone()
+
+
+def _fact(row: tuple[Any, ...]) -> FactRow:
+    return FactRow(*row[:12], decode_content(row[12]))
+
+
+def _recorded_at(content: bytes | None) -> int | None:
+    return None if content is None else decode_content(content).get(RECORDED_AT)
+
+
+def _split(tags: bytes) -> tuple[bytes, ...]:
+    return tuple(tags[at : at + WORD_TAG_BYTES] for at in range(0, len(tags), WORD_TAG_BYTES))
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))

@@ -1,0 +1,236 @@
+"""Asking the witnesses of a policy for cosignatures: all at once, until the quorum is reached or time is up.
+
+A witness is believed in nothing but its signature: a line counts once it verifies, a size in a conflict is used
+only to make a proof, and a witness that hangs, lies or talks on is left behind at the deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tlog.checkpoint import Checkpoint, OpenedCheckpoint, open_checkpoint, parse_checkpoint
+from tlog.cosignature import Cosignature, verify_cosignature
+from tlog.errors import Error, MalformedError, RefusedError, UnavailableError, VerificationError
+from tlog.note import Note, SignatureLine, known_lines, parse_note
+from tlog.policy import Policy, satisfied_by, verify_cosignatures
+from witness.exchange import Exchanges, Reply
+from witness.wire import (
+    MAX_ANSWER_BYTES,
+    MAX_BODY_BYTES,
+    format_add_checkpoint,
+    origin_digest,
+    parse_conflict,
+    parse_cosignatures,
+)
+
+MAX_RETRIES = 2
+
+Prove = Callable[[int], tuple[bytes, ...]]
+"""The consistency proof from an older size to that of the checkpoint being cosigned."""
+
+CosignFunction = Callable[[bytes, Prove, int, float], tuple[SignatureLine, ...]]
+"""(note, prove, previous size, deadline in seconds) to the cosignatures that were had."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a witness, named as the policy names it, gave no cosignature.
+
+    `code`: unreachable, late, malformed, not_verified, refused (with `status`), fork (it has cosigned another
+    root of this size), ahead (it has cosigned a larger head than ours: `size`) or conflict (it names one size
+    after another).
+    """
+
+    names: tuple[str, ...]
+    code: str
+    status: int | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the witnesses said: each cosignature is verified, one at most for each key of the policy."""
+
+    cosignatures: tuple[Cosignature, ...]
+    failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True)
+class WitnessedHead:
+    """The last head of a log that a witness serves: signed by the log, cosigned by a witness of the policy."""
+
+    names: tuple[str, ...]
+    opened: OpenedCheckpoint
+    cosignatures: tuple[Cosignature, ...]
+
+
+def make_cosign(
+    policy: Policy, on_failure: Callable[[Failure], None] = lambda failure: None
+) -> CosignFunction:
+    """The function with which a log has its heads cosigned by the witnesses of `policy`."""
+
+    def cosign(
+        note: bytes, prove: Prove, previous_size: int, deadline_seconds: float
+    ) -> tuple[SignatureLine, ...]:
+        answers = collect_cosignatures(policy, note, prove, previous_size, deadline_seconds)
+        for failure in answers.failures:
+            on_failure(failure)
+        return tuple(cosignature.line for cosignature in answers.cosignatures)
+
+    return cosign
+
+
+def ask_witnesses(
+    policy: Policy, note: bytes, prove: Prove, previous_size: int, deadline_seconds: float
+) -> tuple[SignatureLine, ...]:
+    """The verified cosignature lines that were had in time; whether they make the quorum is the caller's check."""
+    return make_cosign(policy)(note, prove, previous_size, deadline_seconds)
+
+
+def collect_cosignatures(
+    policy: Policy, note: bytes, prove: Prove, previous_size: int, deadline_seconds: float
+) -> Answers:
+    """The cosignatures of a log's signed checkpoint, had from all witnesses of the policy in parallel.
+
+    Ends at the quorum (with none: when all have answered) or at the deadline. `previous_size` is what the
+    witnesses are thought to have cosigned last; `prove` is called in this thread only. Those slower than the
+    quorum go on until the deadline in the background, so that they too have seen the head.
+    """
+    parsed = parse_note(note)
+    round_ = _Round(policy, parsed, parse_checkpoint(parsed.text), prove)
+    if not 0 <= previous_size <= round_.checkpoint.size:
+        raise MalformedError("witnesses: expected a previous size from 0 to the checkpoint's size")
+    exchanges: Exchanges[_Asked] = Exchanges(deadline_seconds, MAX_ANSWER_BYTES)
+    try:
+        for url, names in _names_by_url(policy).items():
+            round_.ask(exchanges, _Asked(url, names, previous_size))
+        while not round_.satisfied() and (ended := exchanges.next()) is not None:
+            round_.hear(exchanges, *ended)
+    finally:
+        exchanges.close()
+    late = () if round_.satisfied() else exchanges.waiting()
+    failures = (*round_.failures, *(Failure(asked.names, "late") for asked in late))
+    return Answers(tuple(round_.cosignatures.values()), failures)
+
+
+def fetch_heads(policy: Policy, origin: str, deadline_seconds: float) -> tuple[WitnessedHead, ...]:
+    """What the witnesses of the policy serve as the last head of a log, as far as they answer and it verifies.
+
+    A log that finds here a head larger than its own, or inconsistent with it, was rolled back or forked: the
+    log's own signature says so, whatever the witness is worth.
+    """
+    log_keys = [log.key for log in policy.logs if log.key.name == origin]
+    exchanges: Exchanges[_Asked] = Exchanges(deadline_seconds, MAX_BODY_BYTES)
+    heads = []
+    try:
+        for url, names in _names_by_url(policy).items():
+            path = f"{url}/{origin_digest(origin).hex()}/checkpoint"
+            exchanges.start(_Asked(url, names, 0), "GET", path)
+        while (ended := exchanges.next()) is not None:
+            asked, reply = ended
+            if isinstance(reply, Reply) and reply.status == 200:
+                try:
+                    opened = open_checkpoint(reply.body, log_keys, origin)
+                    cosignatures = verify_cosignatures(policy, opened.note)
+                except (MalformedError, VerificationError):
+                    continue
+                if cosignatures:
+                    heads.append(WitnessedHead(asked.names, opened, cosignatures))
+    finally:
+        exchanges.close()
+    return tuple(heads)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """One request to the witness behind one URL, under the names that the policy has for its keys."""
+
+    url: str
+    names: tuple[str, ...]
+    old_size: int
+    retries: int = 0
+
+
+def _names_by_url(policy: Policy) -> dict[str, tuple[str, ...]]:
+    """The witnesses to ask; one with an Ed25519 and an ML-DSA-44 key stands twice in a policy, and is asked once."""
+    urls: dict[str, tuple[str, ...]] = {}
+    for witness in policy.witnesses:
+        if witness.url:
+            url = witness.url.rstrip("/")
+            urls[url] = (*urls.get(url, ()), witness.name)
+    return urls
+
+
+class _Round:
+    """The asking for one checkpoint: what was had so far, and what the next reply means."""
+
+    def __init__(self, policy: Policy, note: Note, checkpoint: Checkpoint, prove: Prove) -> None:
+        self.checkpoint = checkpoint
+        self.cosignatures: dict[str, Cosignature] = {}
+        self.failures: list[Failure] = []
+        self._policy = policy
+        self._note = note
+        self._prove = prove
+        self._names = {witness.key: witness.name for witness in policy.witnesses}
+
+    def satisfied(self) -> bool:
+        return self._policy.quorum is not None and satisfied_by(self._policy, self.cosignatures)
+
+    def ask(self, exchanges: Exchanges[_Asked], asked: _Asked) -> None:
+        # From size 0, and from the size itself, the proof is empty. tlog-witness, add-checkpoint.
+        proof = self._prove(asked.old_size) if 0 < asked.old_size < self.checkpoint.size else ()
+        body = format_add_checkpoint(asked.old_size, proof, self._note)
+        exchanges.start(asked, "POST", f"{asked.url}/add-checkpoint", body)
+
+    def hear(self, exchanges: Exchanges[_Asked], asked: _Asked, reply: Reply | UnavailableError) -> None:
+        """Take in how one request ended, and ask again where another old size may help."""
+        try:
+            if isinstance(reply, UnavailableError):
+                raise reply
+            if reply.status == 409:
+                retry = replace(asked, old_size=self._conflict_size(asked, reply), retries=asked.retries + 1)
+                self.ask(exchanges, retry)
+                return
+            self._take(reply)
+        except Error as error:
+            self.failures.append(_failure(asked.names, error))
+
+    def _conflict_size(self, asked: _Asked, reply: Reply) -> int:
+        """The size to prove from at the next try; RefusedError where no further try can help.
+
+        Without these rules a witness could keep the log busy with conflicts, or have it make proofs of sizes
+        that it never had.
+        """
+        size = parse_conflict(reply.content_type, reply.body)
+        if size > self.checkpoint.size:
+            raise RefusedError("the witness has cosigned a larger head", code="ahead", size=size)
+        if asked.old_size == self.checkpoint.size:
+            # Before tlog-witness 1.1 this was the answer to another root of the same size.
+            raise RefusedError("the witness has cosigned another head of this size", code="fork", status=409)
+        if size == asked.old_size or asked.retries == MAX_RETRIES:
+            raise RefusedError("the witness names one size after another", code="conflict", size=size)
+        return size
+
+    def _take(self, reply: Reply) -> None:
+        """Keep the cosignatures of a 200. One line of a known key that fails spoils them all."""
+        if reply.status != 200:
+            raise RefusedError("the witness refused", code="refused", status=reply.status)
+        lines = known_lines(Note(self._note.text, parse_cosignatures(reply.body)), self._names)
+        if not lines:
+            raise VerificationError("no cosignature by a key of the policy")
+        had = [verify_cosignature(line.key, line.line, self._note.text) for line in lines]
+        for cosignature in had:
+            self.cosignatures.setdefault(self._names[cosignature.key], cosignature)
+
+
+def _failure(names: tuple[str, ...], error: Error) -> Failure:
+    code = error.code
+    if isinstance(error, MalformedError):
+        code = "malformed"
+    elif isinstance(error, VerificationError):
+        code = "not_verified"
+    status, size = error.fields.get("status"), error.fields.get("size")
+    return Failure(
+        names, code, status if isinstance(status, int) else None, size if isinstance(size, int) else None
+    )
