@@ -1,8 +1,8 @@
 """Every byte of a SQLite file that no row owns, and whether it is zero.
 
-SQL shows what is there; what was there stays in free pages, freeblocks, the gap between pointers and cells and
-the tails of overflow pages. `check_pages` walks all b-trees from the schema down, tells which table or index
-each page serves, and lists the bytes that belong to nobody and are not zero.
+SQL shows what is there. What was there stays in free pages, freeblocks, the gap between pointers and cells,
+and the tails of overflow pages. `check_pages` walks all b-trees from the schema down, tells which table or
+index each page serves, and lists the bytes that belong to nobody and are not zero.
 """
 
 from __future__ import annotations

@@ -121,7 +121,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     wanted = next((word for word in arguments if not word.startswith("-")), None)
     for name, (module, add, _, help_text) in COMMANDS.items():
         if name == wanted:
-            getattr(import_module(module), add)(subparsers, *((name,) if module.startswith("memory.") else ()))
+            getattr(import_module(module), add)(
+                subparsers, *((name,) if module.startswith("memory.") else ())
+            )
         else:
             subparsers.add_parser(name, help=help_text)
     if wanted in COMMANDS:

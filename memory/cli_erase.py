@@ -80,7 +80,9 @@ def _preview_text(answer: Answer) -> str:
     if preview["mentions"]:
         lines.append("mentioned elsewhere, and NOT erased by this:")
         lines += [f"  {one['id'] if isinstance(one, dict) else one}" for one in preview["mentions"]]
-    lines.append(f"nothing is deleted yet; until {answer['expires_at']} confirm with --confirm {answer['confirm']}")
+    lines.append(
+        f"nothing is deleted yet; until {answer['expires_at']} confirm with --confirm {answer['confirm']}"
+    )
     return "\n".join(lines)
 
 

@@ -19,6 +19,8 @@ def add_command(subparsers: Any, name: str) -> None:
     parser = subparsers.add_parser(name, help=COMMANDS[name][3], description=COMMANDS[name][3])
     if name == "batch":
         parser.add_argument("--operator", action="store_true", help='lines may say "as": tenant/agent/client')
+    if name in ("batch", "mcp"):
+        parser.add_argument("--write-guard", metavar="on|off", help="goes before the home's own setting")
     if name == "mcp":
         parser.add_argument("--http", metavar="HOST:PORT", help="not in this version: serve over HTTP")
     if name == "demo":
@@ -38,7 +40,7 @@ def _batch(args: argparse.Namespace) -> int:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
-    with wiring.open_home(args.home) as home:
+    with wiring.open_home(args.home, guard=args.write_guard) as home:
         principal = owner_from_environment(os.environ)
         run_batch(_utf8_lines(), write, home, args.operator, principal)
     return 0
@@ -55,7 +57,7 @@ def _mcp(args: argparse.Namespace) -> int:
         raise MalformedError("expected no --http: this version serves MCP on standard input and output")
     from memory.mcp_server import own_name, reported_name, serve_stdio
 
-    with wiring.open_home(args.home) as home:
+    with wiring.open_home(args.home, guard=args.write_guard) as home:
         name_of = own_name if os.environ.get(CLIENT_VARIABLE) else reported_name
         serve_stdio(home, agent_from_environment(os.environ), name_of)
     return 0

@@ -20,11 +20,11 @@ from typing import Any, Final
 from memory import wiring
 from memory.cli import print_text
 from memory.cli_import import import_stream
-from memory.demo_words import client_configuration, facts_file, subject_needles
 from memory.demo_tamper import change_log_byte, change_store_byte
 from memory.demo_witnesses import Witness, running_witnesses
+from memory.demo_words import client_configuration, facts_file, subject_needles
 from memory.principal import make_principal, with_all_scopes
-from tlog.errors import Error, MalformedError, VerificationError
+from tlog.errors import MalformedError, VerificationError
 
 PERSON: Final = "Otilia Brandmeyer"
 CORRECTED_KEY: Final = "standup/time"
@@ -115,7 +115,9 @@ def desk(home: Any) -> Any:
 def _make_home(place: Place) -> Any:
     step(1, "A fresh home")
     home = wiring.init_home(str(place.home))
-    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in sorted((place.home / "keys").glob("*.key"))}
+    modes = {
+        path.name: oct(path.stat().st_mode & 0o777) for path in sorted((place.home / "keys").glob("*.key"))
+    }
     must(set(modes.values()) == {"0o600"}, "keys have the mode 0600")
     must(place.home.stat().st_mode & 0o777 == 0o700, "the home has the mode 0700")
     say(f"home    {place.home} (0700), keys {', '.join(modes)} (0600 each)")
@@ -141,7 +143,10 @@ def _remember_week(home: Any, data: bytes) -> None:
     step(3, "A team's week is remembered, from two clients")
     report = import_stream(home, io.BytesIO(data), lambda _: None).describe()
     must(not report["not_taken"], "every line of the week is taken")
-    say(f"{report['lines']} facts: " + ", ".join(f"{n} {name}" for name, n in sorted(report["outcomes"].items())))
+    say(
+        f"{report['lines']} facts: "
+        + ", ".join(f"{n} {name}" for name, n in sorted(report["outcomes"].items()))
+    )
     again = import_stream(home, io.BytesIO(data), lambda _: None).describe()
     say(f"the same file once more: {again['lines']} lines answered, nothing added")
 
@@ -209,7 +214,9 @@ def _erase(home: Any, place: Place, facts: str | None) -> None:
     memory = desk(home)
     needles = subject_needles(facts_file(facts), PERSON)
     must(_hits(place.home, needles) > 0, "the scan finds the person before the erasure")
-    say(f"before: a byte scan of the home finds {_hits(place.home, needles)} places for {len(needles)} needles")
+    say(
+        f"before: a byte scan of the home finds {_hits(place.home, needles)} places for {len(needles)} needles"
+    )
     preview = memory.forget_preview(subject=PERSON)
     mentions = [one["id"] for one in preview["preview"]["mentions"]]
     say(

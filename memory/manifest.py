@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from memory import event
+from memory import manifest_text as text
 from memory.manifest_fields import check_document
 from tlog import cbor
 from tlog.cose import (
@@ -152,6 +153,41 @@ def verify_successor(manifest: Manifest, previous: Manifest | None) -> None:
     number, digest = (0, None) if previous is None else (previous.number, previous.digest)
     if manifest.number != number + 1 or manifest.previous != digest:
         raise VerificationError("the manifest does not continue the chain of manifests", code="chain")
+
+
+def describe(payload: bytes) -> dict[str, Any]:
+    """What the document in a manifest's payload says, in sentences, for a caller that checked its signature.
+
+    `proved` follows from the document alone; `said` is the signer's word; `not_proved` is what remains.
+    """
+    document = decode_document(payload)
+    tombstone = open_tombstone(document)
+    count = len(tombstone.targets)
+    scope, guard = document["scope"], document["guard"]["disposition"]
+    opened = f"The erase statement in it is opened by it, and names {count} statements as erased."
+    erased = (
+        f"{scope['count']} records chosen by {scope['kind']} were erased, and {scope['derived']} with them."
+    )
+    not_proved = [
+        {"code": "erasure_itself", "text": text.SIGNED_WORD},
+        {"code": "logged", "text": text.NOT_LOGGED},
+    ]
+    return {
+        "number": document["number"],
+        "state": document["state"],
+        "request": document["request"].hex(),
+        "commitment": tombstone.commitment.hex(),
+        "entry": tombstone.entry,
+        "proved": [{"code": "tombstone_opened", "text": opened}],
+        "said": [
+            {"code": document["state"], "text": text.STATES[document["state"]]},
+            {"code": "erased", "text": erased},
+            {"code": f"guard_{guard}", "text": text.DISPOSITIONS[guard]},
+        ],
+        "not_proved": not_proved
+        + text.sentences(text.REASONS, document["why"])
+        + text.sentences(text.LIMITS, document["limits"]),
+    }
 
 
 def open_tombstone(document: Mapping[str, Any]) -> Tombstone:

@@ -113,7 +113,10 @@ TOOLS: Final[tuple[Tool, ...]] = (
                 "valid_until": _TIME,
                 "provisional": {"type": "boolean", "description": "a guess: held until confirmed"},
                 "many": {"type": "boolean", "description": "the key has many values at once"},
-                "restatement": {"type": "boolean", "description": "says again what is known; replaces nothing"},
+                "restatement": {
+                    "type": "boolean",
+                    "description": "says again what is known; replaces nothing",
+                },
                 "idempotency_key": {**_TEXT, "description": "same key and body: same answer"},
                 "reaffirm": {**_TEXT, "description": "token of a refusal, if one was given to you"},
                 "reason": {**_TEXT, "description": "why the refused value holds again"},
@@ -191,7 +194,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
     Tool(
         name="conflicts",
         title="Open conflicts",
-        description="Keys on which clients disagree, with the facts of each side. Ask a person; do not choose yourself.",
+        description="Keys on which clients disagree, with the facts of each side. Ask a person; do not choose.",
         arguments=_object({}),
         answer=_answer({"conflicts": {"type": "array", "items": {"type": "object"}}}, ("conflicts",)),
         call=_named("conflicts"),

@@ -133,6 +133,7 @@ class LedgerRow:
 
     agent_tag: bytes
     key_tag: bytes
+    subject_tag: bytes | None
     value_tag: bytes
     name_tags: tuple[bytes, ...]
     word_count: int

@@ -40,6 +40,7 @@ CREATE TABLE acts (
   act TEXT NOT NULL
 );
 CREATE INDEX acts_target ON acts (tenant, target, seq);
+CREATE INDEX acts_seq ON acts (seq);
 
 -- What an erasure destroys. No row = erased.
 CREATE TABLE contents (
@@ -69,7 +70,7 @@ CREATE INDEX facts_agent ON facts (tenant, agent_tag, status, seq);
 -- Words of facts that a read may find: contentless, so that a row is deleted by the text it was made of.
 -- `scope` stands for (tenant, agent) and is part of every MATCH; `grams` are for scripts without spaces.
 CREATE VIRTUAL TABLE search USING fts5 (
-  scope, key, value, body, grams, content = '', tokenize = 'porter unicode61'
+  scope, key, value, body, grams, content = '', tokenize = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
 );
 INSERT INTO search (search, rank) VALUES ('secure-delete', 1);
 
@@ -79,6 +80,7 @@ CREATE TABLE ledger (
   tenant INTEGER NOT NULL,
   agent_tag BLOB NOT NULL,
   key_tag BLOB NOT NULL,
+  subject_tag BLOB,
   value_tag BLOB NOT NULL,              -- keyed hash of (agent, kind, canonical form)
   name_tags BLOB NOT NULL,              -- keyed hashes, 16 bytes each, of the words of the key
   word_count INTEGER NOT NULL,          -- words in the value: bounds the spans to look up
@@ -90,6 +92,7 @@ CREATE UNIQUE INDEX ledger_value ON ledger (tenant, key_tag, value_tag);
 CREATE INDEX ledger_span ON ledger (tenant, value_tag);
 CREATE INDEX ledger_agent ON ledger (tenant, agent_tag, word_count);
 CREATE INDEX ledger_source ON ledger (tenant, source) WHERE source IS NOT NULL;
+CREATE INDEX ledger_subject ON ledger (tenant, subject_tag) WHERE subject_tag IS NOT NULL;
 
 CREATE TABLE conflicts (
   seq INTEGER PRIMARY KEY,              -- of the statement that opened it

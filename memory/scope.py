@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One (tenant, agent) of one store. `agent_tag` stands for it in rows, `search_token` in the word index."""
+    """One (tenant, agent) of one store; `agent_tag` stands for it in rows."""
 
     vault: Vault
     tenant: TenantRow
@@ -70,8 +70,3 @@ def open_scope(view: Snapshot, vault: Vault, principal: Principal) -> Scope | No
     """The scope of a caller; None if the store has no such tenant yet."""
     tenant = view.tenant(vault.index_tag("tenant", principal.tenant))
     return None if tenant is None else make_scope(vault, tenant, principal.agent)
-
-
-def search_token(agent_tag: bytes) -> str:
-    """The word that stands for a scope in the word index: digits, which no stemmer changes."""
-    return str(int.from_bytes(agent_tag[:16], "big"))

@@ -20,7 +20,7 @@ import apsw
 from memory import vfs
 from memory.store_read import Snapshot
 from memory.store_write import Txn
-from tlog.errors import Error, MalformedError, UnavailableError
+from tlog.errors import MalformedError, UnavailableError, VerificationError
 
 if TYPE_CHECKING:
     from memory.vault import Vault
@@ -59,7 +59,7 @@ class Store:
         with self._write_lock, self._connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
-                yield Txn(connection, self.vault)
+                yield Txn(connection)
                 connection.execute("COMMIT")
             except BaseException:
                 _roll_back(connection)
@@ -71,7 +71,7 @@ class Store:
         with self._connection() as connection:
             connection.execute("BEGIN DEFERRED")
             try:
-                yield Snapshot(connection, self.vault)
+                yield Snapshot(connection)
             finally:
                 _roll_back(connection)
 
@@ -165,12 +165,67 @@ def _connect(path: Path) -> apsw.Connection:
 
 
 def _ensure_schema(connection: apsw.Connection) -> None:
-    if _version(connection) == SCHEMA_VERSION:
+    """Returns once the file has the schema of this version, made in one transaction by whoever is first."""
+    if _has_schema(connection):
         return
-    with connection:
-        connection.execute("BEGIN IMMEDIATE")
-    raise NotImplementedError
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if not _has_schema(connection):
+            connection.execute(resources.files("memory").joinpath("schema.sql").read_text("utf-8"))
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        _roll_back(connection)
+        raise
 
 
-def _version(connection: apsw.Connection) -> int:
-    return 0
+def _has_schema(connection: apsw.Connection) -> bool:
+    """Whether the file has our schema already; MalformedError if it is somebody else's or a newer one."""
+    application = connection.execute("PRAGMA application_id").fetchall()[0][0]
+    version = connection.execute("PRAGMA user_version").fetchall()[0][0]
+    if (application, version) == (APPLICATION_ID, SCHEMA_VERSION):
+        return True
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()[0][0]
+    if application == APPLICATION_ID:
+        raise MalformedError(f"expected a store of version {SCHEMA_VERSION}, found version {version}")
+    if tables:
+        raise MalformedError("expected a store, found another SQLite database")
+    return False
+
+
+def _roll_back(connection: apsw.Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    """Turns what SQLite says about the file, the disk or a lock into errors that say what to do."""
+    try:
+        yield
+    except (apsw.BusyError, apsw.LockedError):
+        raise UnavailableError(
+            "the store is busy with another writer; try again", code="busy", retry_after_seconds=1
+        ) from None
+    except apsw.FullError:
+        raise UnavailableError("the disk is full; nothing was stored", code="disk_full") from None
+    except (apsw.ReadOnlyError, apsw.PermissionsError, apsw.CantOpenError):
+        raise MalformedError(f"expected a home that can be written: {_why_not(path)}") from None
+    except (apsw.NotADBError, apsw.CorruptError):
+        raise VerificationError(
+            "the store file is damaged; nothing was changed", code="store_damaged"
+        ) from None
+    except apsw.IOError:
+        raise UnavailableError(
+            "the disk failed under the store; nothing was stored", code="disk_error"
+        ) from None
+
+
+def _why_not(path: Path) -> str:
+    folder = path.parent
+    if not folder.is_dir():
+        return "its folder is not there"
+    if path.exists() and not path.is_file():
+        return "its store is not a file"
+    return "the store cannot be opened for writing"

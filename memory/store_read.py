@@ -50,24 +50,28 @@ class Snapshot:
 
     def tenant(self, name_tag: bytes) -> TenantRow | None:
         """The tenant found by the keyed hash of its name."""
-        row = self._one("SELECT id, number, name FROM tenants WHERE name_tag = ?", name_tag)
+        row = self.one("SELECT id, number, name FROM tenants WHERE name_tag = ?", name_tag)
         return None if row is None else TenantRow(*row)
 
     def tenant_by_id(self, tenant_id: int) -> TenantRow:
         """The tenant of a row id that a row of the store names."""
-        row = self._one("SELECT id, number, name FROM tenants WHERE id = ?", tenant_id)
+        row = self.one("SELECT id, number, name FROM tenants WHERE id = ?", tenant_id)
         if row is None:
             raise LookupError("a row names a tenant that the store does not have")
         return TenantRow(*row)
 
     def last_recorded_at(self) -> int:
         """The latest recorded_at there is; 0 in an empty store."""
-        row = self._one("SELECT value FROM meta WHERE name = ?", RECORDED_AT)
-        return 0 if row is None else int(row[0])
+        return int(self.meta(RECORDED_AT) or 0)
+
+    def meta(self, name: str) -> int | bytes | str | None:
+        """A value of the store itself, None if it was never set."""
+        row = self.one("SELECT value FROM meta WHERE name = ?", name)
+        return None if row is None else row[0]
 
     def counts(self) -> dict[str, int]:
         """How many statements, statements not yet logged, facts with content, tenants and erasures there are."""
-        row = self._one(
+        row = self.one(
             """SELECT (SELECT count(*) FROM events),
                       (SELECT count(*) FROM events WHERE entry_index IS NULL),
                       (SELECT count(*) FROM facts), (SELECT count(*) FROM tenants),
@@ -79,9 +83,10 @@ class Snapshot:
     def status_counts(self, tenant_id: int, agent_tag: bytes) -> dict[str, int]:
         """How many facts of a scope have each status."""
         return dict(
-            self.connection.execute(
+            self.rows(
                 "SELECT status, count(*) FROM facts WHERE tenant = ? AND agent_tag = ? GROUP BY status",
-                (tenant_id, agent_tag),
+                tenant_id,
+                agent_tag,
             )
         )
 
@@ -94,22 +99,22 @@ class Snapshot:
 
     def event_by_seq(self, seq: int) -> EventRow | None:
         """The statement with this number."""
-        row = self._one(f"{_EVENT} WHERE e.seq = ?", seq)
+        row = self.one(f"{_EVENT} WHERE e.seq = ?", seq)
         return None if row is None else EventRow(*row)
 
     def events(self, tenant_id: int, after_seq: int, limit: int) -> tuple[EventRow, ...]:
         """Statements of a tenant after a number, in order."""
-        rows = self.connection.execute(
-            f"{_EVENT} WHERE e.tenant = ? AND e.seq > ? ORDER BY e.seq LIMIT ?", (tenant_id, after_seq, limit)
+        rows = self.rows(
+            f"{_EVENT} WHERE e.tenant = ? AND e.seq > ? ORDER BY e.seq LIMIT ?", tenant_id, after_seq, limit
         )
         return tuple(EventRow(*row) for row in rows)
 
     def seq_of(self, tenant_id: int, reference: bytes) -> int | None:
         """The number of the statement of a tenant that a commitment or its first 16 bytes stand for."""
         if len(reference) == COMMITMENT_BYTES:
-            row = self._one("SELECT seq, tenant FROM events WHERE commitment = ?", reference)
+            row = self.one("SELECT seq, tenant FROM events WHERE commitment = ?", reference)
         elif len(reference) == ID_BYTES:
-            row = self._one(
+            row = self.one(
                 "SELECT seq, tenant FROM events WHERE commitment BETWEEN ? AND ?",
                 reference,
                 reference + b"\xff" * (COMMITMENT_BYTES - ID_BYTES),
@@ -122,32 +127,39 @@ class Snapshot:
         """The commitments of statements by their numbers."""
         found = {}
         for seq in seqs:
-            row = self._one("SELECT commitment FROM events WHERE seq = ?", seq)
+            row = self.one("SELECT commitment FROM events WHERE seq = ?", seq)
             if row is not None:
                 found[seq] = row[0]
         return found
 
     def unlogged(self, limit: int) -> tuple[OutboxRow, ...]:
         """Statements that are not in the log yet, in order."""
-        rows = self.connection.execute(
-            "SELECT seq, commitment, entry FROM events WHERE entry_index IS NULL ORDER BY seq LIMIT ?", (limit,)
+        rows = self.rows(
+            "SELECT seq, commitment, entry FROM events WHERE entry_index IS NULL ORDER BY seq LIMIT ?",
+            limit,
         )
         return tuple(OutboxRow(*row) for row in rows)
 
     def last_logged_index(self) -> int:
         """The largest log index that a statement was given; -1 if none was."""
-        row = self._one("SELECT entry_index FROM events WHERE entry_index IS NOT NULL ORDER BY seq DESC LIMIT 1")
+        row = self.one(
+            "SELECT entry_index FROM events WHERE entry_index IS NOT NULL ORDER BY seq DESC LIMIT 1"
+        )
         return -1 if row is None else int(row[0])
 
     def acts_on(self, tenant_id: int, target_seq: int) -> tuple[ActRow, ...]:
         """What statements did to one statement, in order."""
-        rows = self.connection.execute(
+        rows = self.rows(
             """SELECT a.seq, e.commitment, a.act, a.target, c.content
                FROM acts a CROSS JOIN events e ON e.seq = a.seq LEFT JOIN contents c ON c.seq = a.seq
                WHERE a.tenant = ? AND a.target = ? ORDER BY a.seq""",
-            (tenant_id, target_seq),
+            tenant_id,
+            target_seq,
         )
-        return tuple(ActRow(*row[:4], _recorded_at(row[4])) for row in rows)
+        return tuple(
+            ActRow(seq, commitment, act, target, _recorded_at(content))
+            for seq, commitment, act, target, content in rows
+        )
 
     # Facts
 
@@ -161,7 +173,9 @@ class Snapshot:
         """Facts of a scope by their numbers, in the order asked for; those that are not there are left out."""
         found = []
         for seq in seqs:
-            row = self._one(f"{_FACT} WHERE f.seq = ? AND f.tenant = ? AND f.agent_tag = ?", seq, tenant_id, agent_tag)
+            row = self.one(
+                f"{_FACT} WHERE f.seq = ? AND f.tenant = ? AND f.agent_tag = ?", seq, tenant_id, agent_tag
+            )
             if row is not None:
                 found.append(_fact(row))
         return tuple(found)
@@ -171,13 +185,15 @@ class Snapshot:
     ) -> tuple[FactRow, ...]:
         """The facts of a key in the order they were recorded, of some statuses or of all."""
         if statuses is None:
-            rows = self.connection.execute(
-                f"{_FACT} WHERE f.tenant = ? AND f.key_tag = ? ORDER BY f.seq", (tenant_id, key_tag)
+            rows = self.rows(
+                f"{_FACT} WHERE f.tenant = ? AND f.key_tag = ? ORDER BY f.seq", tenant_id, key_tag
             )
         else:
-            rows = self.connection.execute(
+            rows = self.rows(
                 f"{_FACT} WHERE f.tenant = ? AND f.key_tag = ? AND f.status IN ({_marks(statuses)}) ORDER BY f.seq",
-                (tenant_id, key_tag, *statuses),
+                tenant_id,
+                key_tag,
+                *statuses,
             )
         return tuple(_fact(row) for row in rows)
 
@@ -185,15 +201,18 @@ class Snapshot:
         self, tenant_id: int, agent_tag: bytes, status: Status, limit: int
     ) -> tuple[FactRow, ...]:
         """The facts of a scope with one status, oldest first."""
-        rows = self.connection.execute(
+        rows = self.rows(
             f"{_FACT} WHERE f.tenant = ? AND f.agent_tag = ? AND f.status = ? ORDER BY f.seq LIMIT ?",
-            (tenant_id, agent_tag, status, limit),
+            tenant_id,
+            agent_tag,
+            status,
+            limit,
         )
         return tuple(_fact(row) for row in rows)
 
     def has_lost_successor(self, tenant_id: int, key_tag: bytes) -> bool:
         """Whether a fact of the key was replaced by one that is erased."""
-        row = self._one(
+        row = self.one(
             """SELECT 1 FROM facts f WHERE f.tenant = ? AND f.key_tag = ? AND f.status = 'superseded'
                AND NOT EXISTS (SELECT 1 FROM contents c WHERE c.seq = f.replaced_by) LIMIT 1""",
             tenant_id,
@@ -208,15 +227,19 @@ class Snapshot:
 
         `match` comes from memory.search, with the scope inside it. Key and value weigh more than the text.
         """
-        rows = self.connection.execute(
+        rows = self.rows(
             f"""SELECT f.seq, m.score, count(*) OVER ()
                 FROM (SELECT rowid, bm25(search, 0.0, 2.0, 2.0, 1.0, 1.0) AS score
                       FROM search WHERE search MATCH ?) m
                 CROSS JOIN facts f ON f.seq = m.rowid
                 WHERE f.tenant = ? AND f.agent_tag = ? AND f.status IN ({_marks(statuses)})
                 ORDER BY m.score, f.seq DESC LIMIT ?""",
-            (match, tenant_id, agent_tag, *statuses, limit),
-        ).fetchall()
+            match,
+            tenant_id,
+            agent_tag,
+            *statuses,
+            limit,
+        )
         return tuple((row[0], row[1]) for row in rows), rows[0][2] if rows else 0
 
     # The value ledger
@@ -224,7 +247,7 @@ class Snapshot:
     def has_retired(self, tenant_id: int, key_tag: bytes, value_tags: Sequence[bytes], now: int) -> bool:
         """Whether the ledger holds one of these value tags for a key."""
         return any(
-            self._one(
+            self.one(
                 """SELECT 1 FROM ledger WHERE tenant = ? AND key_tag = ? AND value_tag = ?
                    AND (expires_at IS NULL OR expires_at > ?)""",
                 tenant_id,
@@ -238,7 +261,7 @@ class Snapshot:
     def retired_without_source(self, tenant_id: int, key_tag: bytes, value_tags: Sequence[bytes]) -> bool:
         """Whether one of these value tags outlives the erasure of the fact that it was tagged for."""
         return any(
-            self._one(
+            self.one(
                 """SELECT 1 FROM ledger
                    WHERE tenant = ? AND key_tag = ? AND value_tag = ? AND source IS NULL""",
                 tenant_id,
@@ -250,7 +273,7 @@ class Snapshot:
 
     def longest_retired(self, tenant_id: int, agent_tag: bytes) -> int:
         """The most words that a retired value of a scope has; 0 if there is none."""
-        row = self._one(
+        row = self.one(
             "SELECT word_count FROM ledger WHERE tenant = ? AND agent_tag = ? ORDER BY word_count DESC LIMIT 1",
             tenant_id,
             agent_tag,
@@ -259,10 +282,12 @@ class Snapshot:
 
     def ledger_hits(self, tenant_id: int, value_tag: bytes, now: int) -> tuple[LedgerHit, ...]:
         """The keys of a scope that retired this value."""
-        rows = self.connection.execute(
+        rows = self.rows(
             """SELECT key_tag, name_tags FROM ledger WHERE tenant = ? AND value_tag = ?
                AND (expires_at IS NULL OR expires_at > ?)""",
-            (tenant_id, value_tag, now),
+            tenant_id,
+            value_tag,
+            now,
         )
         return tuple(LedgerHit(key_tag, _split(tags)) for key_tag, tags in rows)
 
@@ -270,7 +295,7 @@ class Snapshot:
 
     def open_conflict(self, tenant_id: int, key_tag: bytes) -> ConflictRow | None:
         """The disagreement about a key that is not settled yet."""
-        row = self._one(
+        row = self.one(
             """SELECT c.seq, e.commitment, c.key_tag, c.closed_by FROM conflicts c CROSS JOIN events e ON e.seq = c.seq
                WHERE c.tenant = ? AND c.key_tag = ? AND c.closed_by IS NULL""",
             tenant_id,
@@ -280,16 +305,17 @@ class Snapshot:
 
     def open_conflicts(self, tenant_id: int, agent_tag: bytes) -> tuple[ConflictRow, ...]:
         """The disagreements of a scope that are not settled yet, oldest first."""
-        rows = self.connection.execute(
+        rows = self.rows(
             """SELECT c.seq, e.commitment, c.key_tag, c.closed_by FROM conflicts c CROSS JOIN events e ON e.seq = c.seq
                WHERE c.tenant = ? AND c.agent_tag = ? AND c.closed_by IS NULL ORDER BY c.seq""",
-            (tenant_id, agent_tag),
+            tenant_id,
+            agent_tag,
         )
         return tuple(ConflictRow(*row) for row in rows)
 
     def idempotency(self, tenant_id: int, request_tag: bytes) -> IdempotencyRow | None:
         """What an idempotency key was used for."""
-        row = self._one(
+        row = self.one(
             "SELECT body_tag, seq, answer FROM idempotency WHERE tenant = ? AND request_tag = ?",
             tenant_id,
             request_tag,
@@ -298,28 +324,36 @@ class Snapshot:
 
     def erasure(self, number: int) -> ErasureRow | None:
         """The erasure with this number."""
-        row = self._one(f"{_ERASURE} WHERE number = ?", number)
+        row = self.one(f"{_ERASURE} WHERE number = ?", number)
         return None if row is None else ErasureRow(*row)
 
     def last_erasure(self) -> ErasureRow | None:
         """The erasure with the largest number; None if there was none."""
-        row = self._one(f"{_ERASURE} ORDER BY number DESC LIMIT 1")
+        row = self.one(f"{_ERASURE} ORDER BY number DESC LIMIT 1")
         return None if row is None else ErasureRow(*row)
 
     def erasures(self, state: str | None = None) -> tuple[ErasureRow, ...]:
         """Erasures in order, of one state or all."""
         if state is None:
-            rows = self.connection.execute(f"{_ERASURE} ORDER BY number")
+            rows = self.rows(f"{_ERASURE} ORDER BY number")
         else:
-            rows = self.connection.execute(f"{_ERASURE} WHERE state = ? ORDER BY number", (state,))
+            rows = self.rows(f"{_ERASURE} WHERE state = ? ORDER BY number", state)
         return tuple(ErasureRow(*row) for row in rows)
 
-    def _one(self, sql: str, *values: object) -> tuple[Any, ...] | None:
-        return self.connection.execute(sql, values).fetchone()
+    # For the modules of the store alone
+
+    def one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
+        """The first row of a statement, None if it has none."""
+        found = self.rows(sql, *values)
+        return found[0] if found else None
+
+    def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """All rows of a statement."""
+        return self.connection.execute(sql, values).fetchall()
 
 
 def _fact(row: tuple[Any, ...]) -> FactRow:
-    return FactRow(*row[:12], decode_content(row[12]))
+    return FactRow(*row[:-1], decode_content(row[-1]))  # type: ignore[call-arg]
 
 
 def _recorded_at(content: bytes | None) -> int | None:

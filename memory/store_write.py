@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from memory import event
 from memory.rows import EventRow, LedgerRow, TenantRow, TokenRow
 from memory.store_read import RECORDED_AT, Snapshot
 from memory.vault import new_number, new_salt
-from tlog.errors import MalformedError
+from tlog.errors import MalformedError, VerificationError
 
 if TYPE_CHECKING:
     import apsw
@@ -33,16 +34,30 @@ _STATUS_AFTER: Final[Mapping[str, Status]] = {
 _ENDS: Final = frozenset({"retires", "retracts"})
 
 
+@dataclass(frozen=True, slots=True)
+class NewFact:
+    """The row of a write, as the fold of the statements up to now has it."""
+
+    agent_tag: bytes
+    key_tag: bytes | None
+    subject_tag: bytes | None
+    status: Status
+    valid_from: int
+    valid_until: int | None
+    recorded_at: int
+
+
 class Txn:
     """One writing transaction. `view` reads what it has written so far."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
         self.view = Snapshot(connection)
+        self._floor: int | None = None
 
     def stamp(self, now: int) -> int:
-        """The recorded_at of this transaction: `now`, or just after the latest there is if the clock went back."""
-        return max(now, self.view.last_recorded_at() + 1)
+        """The recorded_at of this transaction: `now`, or just past the latest there is if the clock went back."""
+        return max(now, self._earliest())
 
     def make_tenant(self, name: str, name_tag: bytes) -> TenantRow:
         """The tenant of this name, made if the store does not have it."""
@@ -54,6 +69,8 @@ class Txn:
             "INSERT INTO tenants (number, name_tag, name) VALUES (?, ?, ?)", (number, name_tag, name)
         )
         return TenantRow(self.connection.last_insert_rowid(), number, name)
+
+    # Statements
 
     def add_event(
         self,
@@ -71,9 +88,236 @@ class Txn:
         inside the transaction: a statement that is undone leaves no gap.
         """
         recorded_at = content.get(RECORDED_AT)
-        if type(recorded_at) is not int or recorded_at <= self.view.last_recorded_at():
-            raise MalformedError("expected recorded_at to come from this transaction")
-        ...
+        if type(recorded_at) is not int or recorded_at < self._earliest():
+            raise MalformedError("expected recorded_at to be the stamp of this transaction")
+        made = self._sign(tenant, kind, content, sign, acts or {}, details or {})
+        self._insert(made)
+        self._set_recorded_at(recorded_at)
+        self._apply(made, kind, acts or {}, recorded_at)
+        return made
 
+    def _sign(
+        self,
+        tenant: TenantRow,
+        kind: str,
+        content: Mapping[str, Any],
+        sign: SignEntry,
+        acts: Mapping[str, Sequence[bytes]],
+        details: Mapping[str, Any],
+    ) -> EventRow:
+        seq = self._number("SELECT coalesce(max(seq), 0) + 1 FROM events")
+        tenant_seq = self._number("SELECT last_seq + 1 FROM tenants WHERE id = ?", tenant.id)
+        link = event.Link(
+            kind=kind,
+            seq=seq,
+            tenant=tenant.number,
+            tenant_seq=tenant_seq,
+            acts={name: tuple(targets) for name, targets in acts.items() if targets},
+            details={name: value for name, value in details.items() if value is not None},
+        ).encode()
+        encoded = event.encode_content(content)
+        link_salt, content_salt = new_salt(), new_salt()
+        made = event.commit(link, link_salt, encoded, content_salt)
+        return EventRow(
+            seq=seq,
+            tenant_id=tenant.id,
+            tenant_seq=tenant_seq,
+            commitment=made.commitment,
+            link=link,
+            link_salt=link_salt,
+            content_hash=made.content_hash,
+            entry=sign(made.commitment),
+            entry_index=None,
+            content=encoded,
+            content_salt=content_salt,
+        )
 
-# skeleton
+    def _insert(self, made: EventRow) -> None:
+        self.connection.execute(
+            """INSERT INTO events (seq, tenant, tenant_seq, commitment, link, link_salt, content_hash, entry)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
+            (
+                made.seq,
+                made.tenant_id,
+                made.tenant_seq,
+                made.commitment,
+                made.link,
+                made.link_salt,
+                made.content_hash,
+                made.entry,
+            ),
+        )
+        self.connection.execute(
+            "INSERT INTO contents (seq, content, salt) VALUES (?, ?, ?)",
+            (made.seq, made.content, made.content_salt),
+        )
+        self.connection.execute(
+            "UPDATE tenants SET last_seq = ? WHERE id = ?", (made.tenant_seq, made.tenant_id)
+        )
+
+    def _apply(
+        self, made: EventRow, kind: str, acts: Mapping[str, Sequence[bytes]], recorded_at: int
+    ) -> None:
+        for act, targets in acts.items():
+            for target in targets:
+                target_seq = self.view.seq_of(made.tenant_id, target)
+                if target_seq is None or target_seq >= made.seq:
+                    raise MalformedError("expected an act to name an earlier statement of its tenant")
+                self.connection.execute(
+                    "INSERT INTO acts (tenant, target, seq, act) VALUES (?, ?, ?, ?)",
+                    (made.tenant_id, target_seq, made.seq, act),
+                )
+                status = "active" if act == "lifts" and kind == "reaffirm" else _STATUS_AFTER.get(act)
+                if status is not None:
+                    ended = (recorded_at, made.seq) if act in _ENDS else (None, None)
+                    self.connection.execute(
+                        """UPDATE facts SET status = ?, replaced_at = ?, replaced_by = ?
+                           WHERE seq = ? AND tenant = ?""",
+                        (status, *ended, target_seq, made.tenant_id),
+                    )
+
+    def set_entry_indexes(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Takes statements out of the outbox: pairs of their number and the index the log gave them."""
+        for seq, index in pairs:
+            self.connection.execute(
+                "UPDATE events SET entry_index = ?1 WHERE seq = ?2 AND coalesce(entry_index, ?1) = ?1",
+                (index, seq),
+            )
+            if self.connection.changes() != 1:
+                raise VerificationError(
+                    "the log gave a statement another index than before", code="index_changed", seq=seq
+                )
+
+    # Facts and their words
+
+    def add_fact(self, made: EventRow, fact: NewFact) -> None:
+        """The row of a write in the cache of the fold."""
+        self.connection.execute(
+            """INSERT INTO facts (seq, tenant, agent_tag, key_tag, subject_tag, status, valid_from, valid_until,
+                                  recorded_at)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+            (
+                made.seq,
+                made.tenant_id,
+                fact.agent_tag,
+                fact.key_tag,
+                fact.subject_tag,
+                fact.status,
+                fact.valid_from,
+                fact.valid_until,
+                fact.recorded_at,
+            ),
+        )
+
+    def index_fact(self, seq: int, document: Document) -> None:
+        """Makes the words of a fact findable; what is withheld from the start is not indexed."""
+        self.connection.execute(
+            "INSERT INTO search (rowid, scope, key, value, body, grams) VALUES (?, ?, ?, ?, ?, ?)",
+            (seq, *document.columns),
+        )
+
+    # The value ledger
+
+    def add_retired(self, tenant_id: int, row: LedgerRow) -> None:
+        """Notes a retired value; one that is there already takes the newer source and no longer expires."""
+        self.connection.execute(
+            """INSERT INTO ledger (tenant, agent_tag, key_tag, subject_tag, value_tag, name_tags, word_count,
+                                   canon_version, source)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+               ON CONFLICT (tenant, key_tag, value_tag) DO UPDATE
+               SET source = excluded.source, subject_tag = excluded.subject_tag, expires_at = NULL""",
+            (
+                tenant_id,
+                row.agent_tag,
+                row.key_tag,
+                row.subject_tag,
+                row.value_tag,
+                b"".join(row.name_tags),
+                row.word_count,
+                row.canon_version,
+                row.source_seq,
+            ),
+        )
+
+    def drop_retired(self, tenant_id: int, key_tag: bytes, value_tags: Iterable[bytes]) -> None:
+        """Takes values out of the ledger that a reaffirmation made current again."""
+        for tag in value_tags:
+            self.connection.execute(
+                "DELETE FROM ledger WHERE tenant = ? AND key_tag = ? AND value_tag = ?",
+                (tenant_id, key_tag, tag),
+            )
+
+    # Conflicts
+
+    def open_conflict(self, made: EventRow, agent_tag: bytes, key_tag: bytes) -> None:
+        """Records a disagreement about a key; one that is open already goes on."""
+        self.connection.execute(
+            "INSERT OR IGNORE INTO conflicts (seq, tenant, agent_tag, key_tag) VALUES (?, ?, ?, ?)",
+            (made.seq, made.tenant_id, agent_tag, key_tag),
+        )
+
+    def close_conflict(self, tenant_id: int, key_tag: bytes, closed_by: int) -> None:
+        """Settles the open disagreement about a key, if there is one."""
+        self.connection.execute(
+            "UPDATE conflicts SET closed_by = ? WHERE tenant = ? AND key_tag = ? AND closed_by IS NULL",
+            (closed_by, tenant_id, key_tag),
+        )
+
+    # Idempotency keys and tokens
+
+    def add_idempotency(
+        self, tenant_id: int, request_tag: bytes, body_tag: bytes, seq: int, answer: str
+    ) -> None:
+        """Notes what an idempotency key was used for."""
+        self.connection.execute(
+            "INSERT INTO idempotency (tenant, request_tag, body_tag, seq, answer) VALUES (?, ?, ?, ?, ?)",
+            (tenant_id, request_tag, body_tag, seq, answer),
+        )
+
+    def add_token(
+        self,
+        tenant_id: int,
+        token_hash: bytes,
+        purpose: str,
+        bound: bytes,
+        expires_at: int,
+        target: int | None = None,
+    ) -> None:
+        """Notes a token, by its hash, with what it is bound to."""
+        self.connection.execute(
+            """INSERT INTO tokens (tenant, token_hash, purpose, bound, target, expires_at)
+               VALUES (?, ?, ?, ?, ?, ?)""",
+            (tenant_id, token_hash, purpose, bound, target, expires_at),
+        )
+
+    def take_token(self, tenant_id: int, token_hash: bytes, purpose: str, now: int) -> TokenRow | None:
+        """The token with this hash, which is gone once the transaction commits; None if it does not hold.
+
+        Tokens that have expired are removed with it.
+        """
+        self.connection.execute("DELETE FROM tokens WHERE expires_at <= ?", (now,))
+        row = self.view.rows(
+            """DELETE FROM tokens WHERE tenant = ? AND token_hash = ? AND purpose = ?
+               RETURNING purpose, bound, target, expires_at""",
+            tenant_id,
+            token_hash,
+            purpose,
+        )
+        return TokenRow(*row[0]) if row else None
+
+    # Settings
+
+    def set_meta(self, name: str, value: int | bytes | str) -> None:
+        """Keeps a value of the store itself; never content."""
+        self.connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", (name, value))
+
+    def _set_recorded_at(self, recorded_at: int) -> None:
+        self.set_meta(RECORDED_AT, recorded_at)
+
+    def _earliest(self) -> int:
+        if self._floor is None:
+            self._floor = self.view.last_recorded_at() + 1
+        return self._floor
+
+    def _number(self, sql: str, *values: object) -> int:
+        return int(self.view.rows(sql, *values)[0][0])

@@ -309,7 +309,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _log_signer(folder: Path, origin: str | None) -> Ed25519NoteSigner:
-    """The log key; one that an unfinished first use left is kept, and names the origin unless one is given."""
+    """The log key; one left by an unfinished first use is kept, and names the origin unless one is given."""
     path = folder / KEYS / _LOG_KEY
     if origin is None and path.exists():
         return load_log_key(path)

@@ -147,10 +147,11 @@ def key_from_members(members: cbor.Value) -> CoseKey:
     """The public key with these decoded COSE_Key members."""
     if not isinstance(members, dict):
         raise MalformedError("COSE key: expected a map")
-    kty = members.get(1)
-    alg = members.get(3)
-    kid = members.get(2)
-    if not isinstance(kid, bytes | None) or not isinstance(alg, int | None) or isinstance(alg, bool):
+    kty, kid, alg = members.get(1), members.get(2), members.get(3)
+    if any(value is True for value in members.values()):
+        # To Python, true equals 1: it would pass for a key type, a curve, and half of a point.
+        raise MalformedError("COSE key: expected no booleans")
+    if not isinstance(kid, bytes | None) or not isinstance(alg, int | None):
         raise MalformedError("COSE key: expected kid as a byte string and alg as an integer")
     if kty == KTY_AKP:
         x, y, expected = members.get(-1), None, {1, 3, -1}

@@ -24,7 +24,7 @@ from tlog.note import (
 )
 
 TIMESTAMP_BYTES = 8
-SIGNATURE_BYTES = {SignatureType.COSIGNATURE_ED25519: 64, SignatureType.MLDSA44: 2420}
+SIGNATURE_BYTES: dict[int, int] = {SignatureType.COSIGNATURE_ED25519: 64, SignatureType.MLDSA44: 2420}
 
 _SUBTREE_LABEL = b"subtree/v1\n\0"
 
@@ -94,9 +94,9 @@ def cosigned_message(key: VerifierKey, timestamp: int, checkpoint_text: str) -> 
 def make_cosignature_line(key: VerifierKey, timestamp: int, signature: bytes) -> SignatureLine:
     """The line of a cosigner's bare signature. tlog-cosignature, Format."""
     _require_timestamp(timestamp)
-    line = SignatureLine(key.name, key.key_id, timestamp.to_bytes(TIMESTAMP_BYTES) + signature)
-    _split(key, line)
-    return line
+    if len(signature) != SIGNATURE_BYTES.get(key.kind):
+        raise MalformedError("cosigner: expected a signature of the length that the key's type has")
+    return SignatureLine(key.name, key.key_id, timestamp.to_bytes(TIMESTAMP_BYTES) + signature)
 
 
 def verify_cosignature(key: VerifierKey, line: SignatureLine, note_text: str) -> Cosignature:
@@ -135,7 +135,7 @@ def _verify(key: VerifierKey, line: SignatureLine, note_text: str) -> Cosignatur
 
 
 def _split(key: VerifierKey, line: SignatureLine) -> tuple[int, bytes]:
-    length = next((length for kind, length in SIGNATURE_BYTES.items() if kind == key.kind), None)
+    length = SIGNATURE_BYTES.get(key.kind)
     if length is None or len(line.signature) != TIMESTAMP_BYTES + length:
         raise VerificationError(
             "cosignature: expected a time of 8 bytes and one signature", code="cosignature"

@@ -63,8 +63,8 @@ class LogSettings:
     """What a log is and who signs for it.
 
     `known_heads` are asked once, before the first signature after opening: heads of this log that witnesses
-    and mirrors hold. `identify` says by what an entry is known to be in the log already. `failpoint` is called
-    with the name of each step done, for tests that stop there.
+    and mirrors hold. `identify` says by what an entry is known to be in the log already. `failpoint` is
+    called with the name of each step done, for tests that stop there.
     """
 
     origin: str
@@ -189,8 +189,7 @@ class Log:
         return tuple(indexes)
 
     def _append_new(self, state: State, entries: Sequence[bytes], identities: Sequence[bytes]) -> list[int]:
-        self._complete_index(state)
-        found = self._index.find(identities)
+        found = self._find(state, identities)
         added: dict[bytes, bytes] = {}
         for identity, entry in zip(identities, entries, strict=True):
             if identity not in found and identity not in added:
@@ -217,6 +216,16 @@ class Log:
         self._state = extended
         return extended
 
+    def _find(self, state: State, identities: Sequence[bytes]) -> dict[bytes, int]:
+        """The index of each entry that the log has, looked up and then compared with the entry itself."""
+        self._complete_index(state)
+        found = self._index.find(identities)
+        for identity, index in found.items():
+            if self.settings.identify(state.read_entries(index, index + 1)[0]) != identity:
+                self._index.clear()
+                return self._find(state, identities)
+        return found
+
     def _complete_index(self, state: State) -> None:
         identify = self.settings.identify
 
@@ -233,9 +242,9 @@ class Log:
     def _integrate(self, state: State, size: int) -> State:
         """The state with all tiles of `size` standing. The append lock must be held."""
         if size > state.integrated:
-            tiles = tiles_for_growth(state.integrated, size)
-            for at in range(0, len(tiles), WIDTH):
-                self.public.create_all({tile.path: state.tile_bytes(tile) for tile in tiles[at : at + WIDTH]})
+            tiles = state.tiles(size)
+            while files := dict(itertools.islice(tiles, WIDTH)):
+                self.public.create_all(files)
                 self.settings.failpoint("tiles")
             self.private.replace(staging.INTEGRATED, staging.format_integrated(size))
             self.settings.failpoint("integrated")
@@ -372,7 +381,7 @@ class Log:
 
 
 def _holding(lines: Sequence[SignatureLine], note: Note, policy: policies.Policy) -> Iterator[SignatureLine]:
-    """The lines that hold. One that does not would make readers refuse the checkpoint and all its witnesses."""
+    """The lines that hold. One that does not would make readers refuse the checkpoint with all the others."""
     keys = {(witness.key.name, witness.key.key_id): witness.key for witness in policy.witnesses}
     for line in lines:
         key = keys.get((line.name, line.key_id))

@@ -33,7 +33,7 @@ class SignatureType(IntEnum):
     MLDSA44 = 0x06
 
 
-PUBLIC_KEY_BYTES = {
+PUBLIC_KEY_BYTES: dict[int, int] = {
     SignatureType.ED25519: 32,
     SignatureType.COSIGNATURE_ED25519: 32,
     SignatureType.MLDSA44: 1312,
@@ -45,7 +45,7 @@ _SIGNATURE_START = "\N{EM DASH} "
 
 _P = 2**255 - 19
 # The y coordinates of the eight points of small order: of order 4, 1, 2 and (the last two) 8.
-_Y8 = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD83D3D706A17C7
+_Y8 = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
 _SMALL_ORDER_Y = frozenset((0, 1, _P - 1, _Y8, _P - _Y8))
 
 
@@ -103,7 +103,7 @@ def _key_id(name: str, kind: int, public_key: bytes) -> bytes:
 
 
 def _require_public_key(kind: int, public_key: bytes) -> None:
-    length = next((length for known, length in PUBLIC_KEY_BYTES.items() if known == kind), None)
+    length = PUBLIC_KEY_BYTES.get(kind)
     if length is None:
         raise MalformedError("vkey: expected key type 1 (Ed25519), 4 (cosignature) or 6 (ML-DSA-44)")
     if len(public_key) != length:

@@ -11,7 +11,7 @@ names a root that no head has.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,7 +20,7 @@ from tlog.checkpoint import Checkpoint, format_checkpoint, parse_checkpoint
 from tlog.errors import MalformedError, RefusedError, VerificationError
 from tlog.merkle import EMPTY_ROOT, Frontier, HashReader, Node, leaf_hash, node_hash, parent_hashes
 from tlog.storage import Storage
-from tlog.tile import WIDTH, Tile, decode_bundle, encode_bundle, hash_reader
+from tlog.tile import WIDTH, Tile, decode_bundle, encode_bundle, grow, hash_reader
 from tlog.tile_reader import PathReader, fetch_bundle, fetch_tile
 
 HEAD: Final = "head"
@@ -28,7 +28,7 @@ INTEGRATED: Final = "integrated"
 STAGING: Final = "staging/"
 
 _SEGMENT: Final = re.compile(
-    r"staging/(?P<start>[0-9]{1,19})-(?P<end>[0-9]{1,19})-(?P<old>[0-9a-f]{64})-(?P<new>[0-9a-f]{64})"
+    r"staging/(?P<start>0|[1-9][0-9]{0,18})-(?P<end>[1-9][0-9]{0,18})-(?P<old>[0-9a-f]{64})-(?P<new>[0-9a-f]{64})"
 )
 
 
@@ -55,13 +55,13 @@ class Segment:
         return f"{STAGING}{self.old.size}-{self.new.size}-{self.old.root.hex()}-{self.new.root.hex()}"
 
 
-def parse_segment(path: str) -> Segment:
-    """The segment that a path of the staging folder names."""
+def parse_segment(path: str) -> Segment | None:
+    """The segment that a path of the staging folder names, None if it is not the name of one."""
     match = _SEGMENT.fullmatch(path)
     if not match:
-        raise MalformedError("staging: expected START-END-ROOT-ROOT")
-    start, end = parse_decimal(match["start"], "staging"), parse_decimal(match["end"], "staging")
-    return Segment(Head(start, bytes.fromhex(match["old"])), Head(end, bytes.fromhex(match["new"])))
+        return None
+    old = Head(int(match["start"]), bytes.fromhex(match["old"]))
+    return Segment(old, Head(int(match["end"]), bytes.fromhex(match["new"])))
 
 
 def encode_segment(entries: Sequence[bytes]) -> bytes:
@@ -150,13 +150,15 @@ class State:
         entries += self.entries[max(at - self.integrated, 0) : max(end - self.integrated, 0)]
         return entries
 
-    def tile_bytes(self, tile: Tile) -> bytes:
-        """The contents of a tile or bundle of the committed tree."""
-        first = tile.index * WIDTH
-        if tile.level is None:
-            return encode_bundle(self.read_entries(first, first + tile.width))
-        level = 8 * tile.level
-        return b"".join(self.read_hashes([(level, first + at) for at in range(tile.width)]))
+    def tiles(self, size: int) -> Iterator[tuple[str, bytes]]:
+        """Path and contents of each tile and bundle to write when this is integrated up to `size`."""
+        for index in range(self.integrated // WIDTH, -(-size // WIDTH)):
+            bundle = Tile(None, index, min(size - index * WIDTH, WIDTH))
+            first = index * WIDTH
+            yield bundle.path, encode_bundle(self.read_entries(first, first + bundle.width))
+        leaves = self.leaves[: size - self.integrated]
+        for tile, data in grow(self.integrated, leaves, lambda tile: fetch_tile(self.read_public, tile)):
+            yield tile.path, data
 
     def _tile_hashes(self, nodes: Sequence[Node]) -> Sequence[bytes]:
         read: HashReader = hash_reader(self.integrated, lambda tile: fetch_tile(self.read_public, tile))
@@ -213,8 +215,8 @@ def load_state(public: Storage, private: Storage, origin: str) -> tuple[State, t
 
 
 def _chain(names: Sequence[str], head: Head, integrated: int) -> tuple[tuple[Segment, ...], tuple[str, ...]]:
-    segments = {segment.path: segment for segment in map(parse_segment, names)}
-    by_end = {segment.new: segment for segment in segments.values()}
+    segments = [segment for segment in map(parse_segment, names) if segment is not None]
+    by_end = {segment.new: segment for segment in segments}
     chain: list[Segment] = []
     at = head
     while at.size > integrated and at in by_end:
@@ -222,7 +224,7 @@ def _chain(names: Sequence[str], head: Head, integrated: int) -> tuple[tuple[Seg
         at = by_end[at].old
     if at.size > integrated:
         raise VerificationError("log state: committed entries are missing", code="log_state")
-    return tuple(reversed(chain)), tuple(segments.keys() - {segment.path for segment in chain})
+    return tuple(reversed(chain)), tuple(segment.path for segment in set(segments).difference(chain))
 
 
 def _read_segment(private: Storage, segment: Segment) -> tuple[bytes, ...]:

@@ -1,7 +1,7 @@
 """Asking the witnesses of a policy for cosignatures: all at once, until the quorum is reached or time is up.
 
-A witness is believed in nothing but its signature: a line counts once it verifies, a size in a conflict is used
-only to make a proof, and a witness that hangs, lies or talks on is left behind at the deadline.
+A witness is believed in nothing but its signature: a line counts once it verifies, a size in a conflict only
+serves to make a proof, and a witness that hangs, lies or talks on is left behind at the deadline.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ CosignFunction = Callable[[bytes, Prove, int, float], tuple[SignatureLine, ...]]
 class Failure:
     """Why a witness, named as the policy names it, gave no cosignature.
 
-    `code`: unreachable, late, malformed, not_verified, refused (with `status`), fork (it has cosigned another
-    root of this size), ahead (it has cosigned a larger head than ours: `size`) or conflict (it names one size
-    after another).
+    `code`: unreachable, late, malformed, not_verified, refused (with `status`), fork (it says that it has
+    cosigned another root of this size), ahead (that it has cosigned a larger head than ours: `size`) or
+    conflict (it names one size after another).
     """
 
     names: tuple[str, ...]
@@ -58,7 +58,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class WitnessedHead:
-    """The last head of a log that a witness serves: signed by the log, cosigned by a witness of the policy."""
+    """A log's last head as a witness serves it: signed by the log, cosigned by a witness of the policy."""
 
     names: tuple[str, ...]
     opened: OpenedCheckpoint
@@ -84,7 +84,7 @@ def make_cosign(
 def ask_witnesses(
     policy: Policy, note: bytes, prove: Prove, previous_size: int, deadline_seconds: float
 ) -> tuple[SignatureLine, ...]:
-    """The verified cosignature lines that were had in time; whether they make the quorum is the caller's check."""
+    """The verified cosignature lines had in time; the caller checks whether they make the quorum."""
     return make_cosign(policy)(note, prove, previous_size, deadline_seconds)
 
 
@@ -115,7 +115,7 @@ def collect_cosignatures(
 
 
 def fetch_heads(policy: Policy, origin: str, deadline_seconds: float) -> tuple[WitnessedHead, ...]:
-    """What the witnesses of the policy serve as the last head of a log, as far as they answer and it verifies.
+    """What the witnesses of the policy serve as a log's last head, as far as they answer and it verifies.
 
     A log that finds here a head larger than its own, or inconsistent with it, was rolled back or forked: the
     log's own signature says so, whatever the witness is worth.
@@ -153,7 +153,7 @@ class _Asked:
 
 
 def _names_by_url(policy: Policy) -> dict[str, tuple[str, ...]]:
-    """The witnesses to ask; one with an Ed25519 and an ML-DSA-44 key stands twice in a policy, and is asked once."""
+    """The witnesses to ask. One that has a key of each type stands in a policy twice, and is asked once."""
     urls: dict[str, tuple[str, ...]] = {}
     for witness in policy.witnesses:
         if witness.url:
@@ -192,7 +192,7 @@ class _Round:
                 retry = replace(asked, old_size=self._conflict_size(asked, reply), retries=asked.retries + 1)
                 self.ask(exchanges, retry)
                 return
-            self._take(reply)
+            self._take(asked, reply)
         except Error as error:
             self.failures.append(_failure(asked.names, error))
 
@@ -205,15 +205,17 @@ class _Round:
         size = parse_conflict(reply.content_type, reply.body)
         if size > self.checkpoint.size:
             raise RefusedError("the witness has cosigned a larger head", code="ahead", size=size)
-        if asked.old_size == self.checkpoint.size:
+        if size == asked.old_size == self.checkpoint.size:
             # Before tlog-witness 1.1 this was the answer to another root of the same size.
             raise RefusedError("the witness has cosigned another head of this size", code="fork", status=409)
         if size == asked.old_size or asked.retries == MAX_RETRIES:
             raise RefusedError("the witness names one size after another", code="conflict", size=size)
         return size
 
-    def _take(self, reply: Reply) -> None:
+    def _take(self, asked: _Asked, reply: Reply) -> None:
         """Keep the cosignatures of a 200. One line of a known key that fails spoils them all."""
+        if reply.status == 422 and asked.old_size == self.checkpoint.size:
+            raise RefusedError("the witness has cosigned another head of this size", code="fork", status=422)
         if reply.status != 200:
             raise RefusedError("the witness refused", code="refused", status=reply.status)
         lines = known_lines(Note(self._note.text, parse_cosignatures(reply.body)), self._names)

@@ -12,7 +12,7 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -75,10 +75,8 @@ class Exchanges(Generic[T]):
     def close(self) -> None:
         """Leave those under way the time they have until the deadline, then end them; returns at once."""
         if self._under_way:
-            exchanges = tuple(self._under_way.values())
-            reaper = threading.Timer(
-                max(0.0, self._deadline - time.monotonic()), lambda: [one.abort() for one in exchanges]
-            )
+            left = max(0.0, self._deadline - time.monotonic())
+            reaper = threading.Timer(left, _abort_all, args=(tuple(self._under_way.values()),))
             reaper.daemon = True
             reaper.start()
 
@@ -91,6 +89,11 @@ class Exchanges(Generic[T]):
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts nobody, and costs no reading of roots
         self._tls = self._tls or httpx.create_ssl_context()
         return self._tls
+
+
+def _abort_all(exchanges: Iterable[_Exchange]) -> None:
+    for exchange in exchanges:
+        exchange.abort()
 
 
 class _Exchange:
@@ -118,7 +121,7 @@ class _Exchange:
             ):
                 content_type = response.headers.get("content-type", "")
                 return Reply(response.status_code, content_type, self._read(response.iter_raw()))
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
             return UnavailableError(f"no answer: {type(error).__name__}", code="unreachable")
         except UnavailableError as error:
             return error
@@ -126,24 +129,17 @@ class _Exchange:
             self._forget()
 
     def abort(self) -> None:
-        """End the exchange from outside: a read under way returns, a new connection is refused."""
+        """End the exchange from outside: a read under way returns, a connection just made is of no use."""
         with self._lock:
             self._aborted = True
-            if self._connection is not None:
-                try:
-                    # Not close(): its number could already be that of another file when the reader wakes up.
-                    socket.socket.shutdown(self._connection, socket.SHUT_RDWR)
-                except OSError:
-                    self._connection = None  # it was not connected any more
+            self._shut_down()
 
     def _read(self, chunks: Any) -> bytes:
         body = bytearray()
         for chunk in chunks:
             body += chunk
             if len(body) > self._max_reply_bytes:
-                raise UnavailableError(
-                    f"the answer has more than {self._max_reply_bytes} bytes", code="malformed"
-                )
+                raise UnavailableError(f"expected at most {self._max_reply_bytes} bytes", code="malformed")
             if time.monotonic() > self._deadline:
                 raise UnavailableError("no answer before the deadline", code="late")
         self._forget()
@@ -159,4 +155,12 @@ class _Exchange:
             with self._lock:
                 self._connection = info["return_value"].get_extra_info("socket")
                 if self._aborted:
-                    raise UnavailableError("no answer before the deadline", code="late")
+                    self._shut_down()
+
+    def _shut_down(self) -> None:
+        if self._connection is not None:
+            try:
+                # Not close(): by the time the reader wakes up, another file could have its number.
+                socket.socket.shutdown(self._connection, socket.SHUT_RDWR)
+            except OSError:
+                self._connection = None  # it was not connected any more

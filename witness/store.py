@@ -10,6 +10,7 @@ beside it, and `open_store` never creates a database: a folder with the marker a
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -122,8 +123,14 @@ def create_store(folder: Path, name: str, vkeys: Sequence[str]) -> None:
 
     RefusedError if any of the two stands there already: nothing is ever overwritten.
     """
-    if (folder / MARKER).exists() or (folder / DATABASE).exists():
-        raise RefusedError("witness: this folder already holds a witness, or part of one", code="exists")
+    try:
+        if (folder / MARKER).exists():
+            raise FileExistsError
+        os.close(os.open(folder / DATABASE, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        raise RefusedError(
+            "witness: this folder already holds a witness, or part of one", code="exists"
+        ) from None
     marker = Marker(name, tuple(vkeys), secrets.token_hex(16))
     connection = apsw.Connection(str(folder / DATABASE))
     try:
@@ -133,7 +140,6 @@ def create_store(folder: Path, name: str, vkeys: Sequence[str]) -> None:
             connection.execute("INSERT INTO identity VALUES (?)", (marker.database,))
     finally:
         connection.close()
-    (folder / DATABASE).chmod(0o600)
     # Last, and it flushes the folder: where the marker stands, the database stood.
     DirectoryStorage(folder).create(MARKER, _format_marker(marker))
 

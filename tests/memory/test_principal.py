@@ -30,7 +30,9 @@ def test_as_splits_at_the_first_two_slashes() -> None:
     assert not caller.authenticated
 
 
-@pytest.mark.parametrize("text", ["", "acme", "acme/planner", "/planner/desk", "acme//desk", "acme/planner/", None])
+@pytest.mark.parametrize(
+    "text", ["", "acme", "acme/planner", "/planner/desk", "acme//desk", "acme/planner/", None]
+)
 def test_as_refuses_what_names_nobody(text: str) -> None:
     with pytest.raises(MalformedError):
         principal.parse_as(text)

@@ -46,7 +46,18 @@ IMPURE = {
     "tempfile",
     "shutil",
 }
-HEAVY = {"mcp", "fastapi", "starlette", "uvicorn", "pydantic", "numpy", "pycose", "httpx", "ahocorasick_rs", "anyio"}
+HEAVY = {
+    "mcp",
+    "fastapi",
+    "starlette",
+    "uvicorn",
+    "pydantic",
+    "numpy",
+    "pycose",
+    "httpx",
+    "ahocorasick_rs",
+    "anyio",
+}
 
 
 def imports_of(path: Path) -> set[str]:
@@ -126,5 +137,7 @@ def test_a_plain_command_loads_nothing_heavy(tmp_path: Path) -> None:
 
 def test_the_check_of_heavy_imports_can_fail() -> None:
     code = "import sys, httpx; print('\\n'.join(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
     assert set(done.stdout.split()) & HEAVY

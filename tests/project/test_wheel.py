@@ -22,7 +22,16 @@ def test_wheel_holds_the_four_packages(tmp_path: Path) -> None:
             REPOSITORY / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
         )
     done = subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path / "dist"), str(source)],
+        [
+            sys.executable,
+            "-m",
+            "build",
+            "--wheel",
+            "--no-isolation",
+            "--outdir",
+            str(tmp_path / "dist"),
+            str(source),
+        ],
         capture_output=True,
         text=True,
         check=False,

@@ -430,5 +430,5 @@ def test_cose_wg_examples_under_our_allow_list(vectors: Path) -> None:
             accepted.append(name)
         except Error:
             pass
-    # Not sign-pass-01 (alg is not protected), -02 (external data) and -03 (no tag): our formats use none of it.
+    # Not sign-pass-01 (alg is not protected), -02 (external data), -03 (no tag): none is in our formats.
     assert accepted == ["ecdsa-sig-01", "eddsa-sig-01"]

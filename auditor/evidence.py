@@ -1,0 +1,158 @@
+"""What an audit looks at, as values: the rows of a store, the files of a log, the trust of whoever asks.
+
+Read by `auditor.snapshot` and `auditor.log_files`; the checks take these values and touch no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from memory.event import Link
+from tlog.trust import Trust
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """A row of `events` with its row of `contents`, if that is there."""
+
+    seq: int
+    tenant_id: int
+    tenant_seq: int
+    commitment: bytes
+    link: bytes
+    link_salt: bytes
+    content_hash: bytes
+    entry: bytes
+    entry_index: int | None
+    content: bytes | None
+    content_salt: bytes | None
+
+    @property
+    def place(self) -> str:
+        """Where it stands, for people."""
+        return f"store.db events seq {self.seq}"
+
+
+@dataclass(frozen=True, slots=True)
+class FactRow:
+    """A row of `facts`: the cache of what the statements add up to."""
+
+    seq: int
+    tenant_id: int
+    agent_tag: bytes
+    key_tag: bytes | None
+    subject_tag: bytes | None
+    status: str
+    valid_from: int
+    valid_until: int | None
+    recorded_at: int
+    replaced_at: int | None
+    replaced_by: int | None
+
+    @property
+    def place(self) -> str:
+        """Where it stands, for people."""
+        return f"store.db facts seq {self.seq}"
+
+
+@dataclass(frozen=True, slots=True)
+class ActRow:
+    """A row of `acts`: the cache of what links say that statements did to statements."""
+
+    tenant_id: int
+    target: int
+    seq: int
+    act: str
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRow:
+    """A row of `tenants` without its name."""
+
+    id: int
+    number: bytes
+    last_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureRow:
+    """A row of `erasures`."""
+
+    number: int
+    tenant_id: int
+    request: bytes
+    state: str
+    tombstone: int | None
+    manifest: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFlaw:
+    """Something in the store file that can't be read, or that SQLite itself calls unsound."""
+
+    where: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRows:
+    """One snapshot of a store, or of one tenant of it."""
+
+    tenants: tuple[TenantRow, ...] = ()
+    events: tuple[EventRow, ...] = ()
+    facts: tuple[FactRow, ...] = ()
+    acts: tuple[ActRow, ...] = ()
+    erasures: tuple[ErasureRow, ...] = ()
+    stray_contents: tuple[int, ...] = ()
+    """Rows of `contents` that no row of `events` has the number of."""
+    last_recorded_at: int | None = None
+    flaws: tuple[StoreFlaw, ...] = ()
+    tenant_id: int | None = None
+    """Set where the audit is of one tenant: the rows of others were not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A row of `events`, decoded. `link` or `content` is None where its bytes are none, or do not open C."""
+
+    row: EventRow
+    link: Link | None
+    content: Mapping[str, Any] | None
+
+    @property
+    def recorded_at(self) -> int | None:
+        """When it was recorded, in microseconds, if its content is there to say so."""
+        recorded_at = None if self.content is None else self.content.get("recorded_at")
+        return recorded_at if type(recorded_at) is int else None
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """The public files of a log. `names` is None where they can be read but not listed."""
+
+    read: Callable[[str], bytes | None]
+    names: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """What the log holds: the entries under its checkpoint, then those that no checkpoint covers yet.
+
+    An entry is None where its bundle is missing or broken.
+    """
+
+    size: int
+    """Entries that the checkpoint covers."""
+    entries: tuple[bytes | None, ...] = ()
+    proved: bool = False
+    """The entries lead to the root of the checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What whoever asks brings: their trust, and the time. Times are in microseconds."""
+
+    trust: Trust
+    now: int

@@ -1,0 +1,62 @@
+"""What a manifest's words mean, in sentences: for the command line, reports and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+STATES: Final[Mapping[str, str]] = {
+    "closed_complete": "Every system that holds the content was erased and checked.",
+    "closed_partial": "A part of what was asked for was erased; the reasons say what was not.",
+    "inconclusive": "The content was erased, but not every check that it is gone could be made or passed.",
+    "failed": "The erasure failed.",
+    "awaiting_backups": "The content is gone but for backups that have yet to expire.",
+    "awaiting_recipients": "The content is gone here; recipients have yet to answer.",
+    "closed_denied": "The request was denied.",
+    "withdrawn": "The request was withdrawn.",
+}
+REASONS: Final[Mapping[str, str]] = {
+    "crash_before_scan": "A crash came before the scan; what to look for was in memory alone and is lost.",
+    "scan_not_available": "No scan of the files was made.",
+    "residue_found": "The scan found bytes of the erased content in a file.",
+    "control_failed": "The scan missed the text planted for it, or could not read a file: it shows nothing.",
+    "needles_not_searchable": "A record had no part that is long and rare enough to be looked for.",
+    "wal_pinned": "A reader kept the write-ahead log from being emptied; it may still hold the content.",
+    "content_present": "A row of an erased statement was still found.",
+    "bystander_damaged": "A record outside the selection is not as it was.",
+    "mentions_elsewhere": "Records outside the selection name the subject and were kept.",
+    "legal_hold": "A legal hold kept a part.",
+    "system_failed": "A declared system failed to erase.",
+    "system_not_reachable": "A declared system could not be reached.",
+    "system_not_verified": "Nobody independent has counted what a declared system still holds.",
+    "backups_remain": "Backups made before still hold the content.",
+    "recipients_remain": "Somebody who was given the content has not confirmed its erasure.",
+}
+LIMITS: Final[Mapping[str, str]] = {
+    "file_system_free_space": "Freed blocks of the file system and its snapshots are not looked at.",
+    "storage_hardware": "What flash storage keeps in blocks it has replaced is out of reach.",
+    "memory_and_swap": "Main memory, swap and core dumps are not looked at.",
+    "other_systems": "Copies outside this home, such as transcripts of clients, are not looked at.",
+    "who_had_an_opening": "Whoever was given an opening, or read the content, may have kept it.",
+    "paraphrases": "The scan looks for the words that were stored, not for the same told in others.",
+    "ledger_kept": "Keyed hashes of retired values were kept, so that they stay refused; whoever has the key"
+    " can test a guess against them.",
+    "needles_shared": "Some words of the erased records also stand in kept records, and prove nothing.",
+    "mentions_elsewhere": "Records outside the selection name the subject and were kept.",
+}
+DISPOSITIONS: Final[Mapping[str, str]] = {
+    "keep": "Values that were retired stay refused.",
+    "erase": "Values that were retired may be learnt again.",
+    "expire": "Values that were retired stay refused until a day that is set.",
+}
+SIGNED_WORD: Final = (
+    "That the content is gone is the word of whoever signed this; an audit of the home checks it."
+)
+NOT_LOGGED: Final = (
+    "Whether the erase statement and this manifest's digest are in a log is not seen from this file."
+)
+
+
+def sentences(words: Mapping[str, str], codes: Any) -> list[dict[str, str]]:
+    """Each code with its sentence."""
+    return [{"code": code, "text": words[code]} for code in codes]
