@@ -14,12 +14,12 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
-from urllib.parse import quote, quote_plus
 
 SHORTEST_NEEDLE: Final = 4
 """Characters (or bytes) below which a text is reported as not searchable: it would be found everywhere."""
 _SHORTEST_BASE64: Final = 5
 _SHORTEST_DIGITS: Final = 7
+_UNRESERVED: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _SEPARATORS: Final = frozenset(" \t\u00a0\u202f-\u2010\u2011\u2012\u2013.,/()+")
 
 
@@ -99,15 +99,20 @@ def _html_hexadecimal(text: str) -> str:
 
 
 def _percent(text: str) -> str:
-    return quote(_utf8(text), safe="")
+    return _escaped(text, _UNRESERVED)
 
 
 def _percent_component(text: str) -> str:
-    return quote(_utf8(text), safe="!'()*")
+    # What ECMAScript's encodeURIComponent leaves as it is.
+    return _escaped(text, _UNRESERVED | frozenset(b"!'()*"))
 
 
 def _percent_form(text: str) -> str:
-    return quote_plus(_utf8(text))
+    return _escaped(text, _UNRESERVED).replace("%20", "+")
+
+
+def _escaped(text: str, plain: frozenset[int]) -> str:
+    return "".join(chr(byte) if byte in plain else f"%{byte:02x}" for byte in _utf8(text))
 
 
 # Forms that equal the text itself fall out as duplicates of its UTF-8.

@@ -34,7 +34,7 @@ class Numeral(NamedTuple):
 
 
 def read_numeral(text: str) -> tuple[Numeral, str] | None:
-    """The number at the start of a `folded` text and what follows it, or None."""
+    """The number at the start of a `normal` text and what follows it, or None."""
     match = _numeral_pattern().match(text)
     if match is None:
         return None
@@ -54,11 +54,11 @@ def read_numeral(text: str) -> tuple[Numeral, str] | None:
 
 
 def read_number_words(text: str) -> tuple[Numeral, str] | None:
-    """The English number words at the start of a `folded` text and what follows them, or None."""
+    """The English number words at the start of a `normal` text and what follows them, or None."""
     match = _number_words_pattern().match(text)
     if match is None:
         return None
-    value = _value_of_words(match[0].replace("-", " ").split())
+    value = _value_of_words(match[0].lower().replace("-", " ").split())
     if value is None:
         return None
     return _numeral("", str(value), alone=True), text[match.end() :]
@@ -137,4 +137,4 @@ def _numeral_pattern() -> re.Pattern[str]:
 @cache
 def _number_words_pattern() -> re.Pattern[str]:
     word = "|".join([*sorted(NUMBER_WORDS, key=len, reverse=True), "hundred", *MAGNITUDES])
-    return re.compile(rf"(?:{word})(?:(?:[ -]and)?[ -](?:{word}))*(?![\w'])")
+    return re.compile(rf"(?:{word})(?:(?:[ -]and)?[ -](?:{word}))*(?![\w'])", re.IGNORECASE)

@@ -1,7 +1,8 @@
 """Amounts with a unit: durations, sizes, rates, lengths, weights, temperatures, percentages, money.
 
 A unit is known by names whose case does not matter and by symbols whose case does: mW and MW, Mb and MB are
-not one unit, so neither is guessed from mw or mb/s. What is not known here is no amount.
+not one unit, so neither is guessed from mw or mb/s. A single letter never depends on case: 4A may as well be
+a flat, and 4a the same one. What is not known here is no amount.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _UNITS: Final = (
     ("second", 604800, 0, "w wk wks week weeks woche wochen semaine semaines semana semanas 週間", ""),
     ("month", 1, 0, "mo mos month months monat monate monaten mois mes meses か月 ヶ月 个月 個月", ""),
     ("month", 12, 0, "y yr yrs year years jahr jahre jahren année années año años ano anos 年間", ""),
-    ("byte", 1, 0, "byte bytes", "B"),
+    ("byte", 1, 0, "byte bytes", ""),
     ("bit", 1, 0, "bit bits", ""),
     ("metre", 1, 0, "metre metres meter meters", ""),
     ("metre", 1, -3, "mm millimetre millimetres millimeter millimeters", ""),
@@ -47,7 +48,7 @@ _UNITS: Final = (
     ("metre an hour", 1, 3, "km/h kmh kph kmph", ""),
     ("mile an hour", 1, 0, "mph", ""),
     ("metre a second", 1, 0, "m/s", ""),
-    ("gram", 1, -3, "milligram milligrams", "mg"),
+    ("gram", 1, -3, "mg milligram milligrams", ""),
     ("gram", 1, 0, "g gram grams gramme grammes", ""),
     ("gram", 1, 3, "kg kilo kilos kilogram kilograms", ""),
     ("gram", 1, 6, "tonne tonnes", ""),
@@ -56,12 +57,13 @@ _UNITS: Final = (
     ("litre", 1, -3, "ml millilitre millilitres milliliter milliliters", ""),
     ("litre", 1, -2, "cl centilitre centilitres", ""),
     ("litre", 1, 0, "l litre litres liter liters", ""),
+    ("hertz", 1, -3, "", "mHz"),
     ("hertz", 1, 0, "hz hertz", ""),
     ("hertz", 1, 3, "khz kilohertz", ""),
-    ("hertz", 1, 6, "megahertz mhz", "MHz"),
+    ("hertz", 1, 6, "mhz megahertz", ""),
     ("hertz", 1, 9, "ghz gigahertz", ""),
     ("watt", 1, -3, "milliwatt milliwatts", "mW"),
-    ("watt", 1, 0, "watt watts", "W"),
+    ("watt", 1, 0, "watt watts", ""),
     ("watt", 1, 3, "kw kilowatt kilowatts", ""),
     ("watt", 1, 6, "megawatt megawatts", "MW"),
     ("watt", 1, 9, "gw gigawatt gigawatts", ""),
@@ -75,13 +77,13 @@ _UNITS: Final = (
     ("ampere", 1, -3, "ma milliamp milliamps", ""),
     ("ampere hour", 1, -3, "mah", ""),
     ("ampere hour", 1, 0, "ah", ""),
-    ("celsius", 1, 0, "°c celsius degrees°celsius degree°celsius", ""),
-    ("fahrenheit", 1, 0, "°f fahrenheit degrees°fahrenheit degree°fahrenheit", ""),
+    ("celsius", 1, 0, "°c celsius degrees_celsius degree_celsius", ""),
+    ("fahrenheit", 1, 0, "°f fahrenheit degrees_fahrenheit degree_fahrenheit", ""),
     ("degree", 1, 0, "° deg degree degrees", ""),
-    ("percent", 1, 0, "% percent per°cent pct", ""),
+    ("percent", 1, 0, "% percent per_cent pct", ""),
     ("percent", 1, -1, "‰", ""),
-    ("percentage point", 1, 0, "pp percentage°point percentage°points", ""),
-    ("percentage point", 1, -2, "basis°point basis°points", ""),
+    ("percentage point", 1, 0, "pp percentage_point percentage_points", ""),
+    ("percentage point", 1, -2, "basis_point basis_points", ""),
     ("pixel", 1, 0, "px pixel pixels", ""),
     ("times", 1, 0, "x × times", ""),
 )
@@ -90,9 +92,9 @@ _PREFIXES: Final = (("k", 3, "kilo"), ("m", 6, "mega"), ("g", 9, "giga"), ("t", 
 # Names of one currency. Dollar, yen and pound signs stand for the currency they stand for most often; a
 # currency that names its country (CA$, 'Canadian dollars') is never one of these.
 _CURRENCIES: Final = {
-    "usd": "$ us$ usd dollar dollars us°dollar us°dollars",
+    "usd": "$ us$ usd dollar dollars us_dollar us_dollars",
     "eur": "€ eur euro euros",
-    "gbp": "£ gbp pound°sterling pounds°sterling",
+    "gbp": "£ gbp pound_sterling pounds_sterling",
     "jpy": "¥ jpy jp¥ yen 円",
     "cny": "cny rmb cn¥ yuan 元 人民币",
     "inr": "₹ inr rupee rupees",
@@ -132,16 +134,13 @@ def read_quantity(text: str) -> tuple[str, str] | None:
 
 def read_number(text: str) -> tuple[Numeral, str] | None:
     """The number a `normal` text begins with, in digits or in words, and what follows it."""
-    lower = fold_case(text)
-    found = read_numeral(lower) or read_number_words(lower)
+    found = read_numeral(text) or read_number_words(text)
     if found is None:
         return None
     numeral, rest = found
-    word, _, after = rest.lstrip().partition(" ")
-    if word in MAGNITUDES:
-        numeral, rest = scaled(numeral, MAGNITUDES[word]), after
-        return numeral, text[len(text) - len(rest) :]
-    return numeral, text[len(text) - len(rest) :] if rest else ""
+    word, _, after = rest.lstrip(" ").partition(" ")
+    power = MAGNITUDES.get(fold_case(word))
+    return found if power is None else (scaled(numeral, power), after)
 
 
 def currency_signs() -> frozenset[str]:
@@ -175,7 +174,7 @@ def _measure(text: str) -> tuple[str, str] | None:
         else:
             total = (unit.dimension, *_sum(total[1], total[2], amount, exponent))
         parts += 1
-    if total is None:
+    if total is None or (parts > 1 and text.startswith("-")):
         return None
     return ("percent" if total[0] == "percent" else "quantity", f"{exact_form(*total[1:])} {total[0]}")
 
@@ -185,7 +184,7 @@ def _unit_name(after: str, compound: bool) -> tuple[str, str]:
     match = _unit_pattern().match(after)
     if match is None:
         return "", ""
-    name, rest = match["name"].rstrip(), match["rest"]
+    name, rest = match["name"], match["joined"] or match["next"] or ""
     if match["hyphen"] and len(name) < _LONG_NAME:
         return "", ""
     # m alone is minutes or metres; between the parts of a duration it is minutes.
@@ -200,21 +199,27 @@ def _sum(left: int, left_exponent: int, right: int, right_exponent: int) -> tupl
 
 
 def _money(text: str) -> tuple[str, str] | None:
-    match = _money_pattern().match(fold_case(text))
-    if match is None:
-        return None
-    before, after = (match["before"] or "").strip(), (match["after"] or "").strip()
-    currency = _currencies().get((before or after).replace(" ", "°"))
-    if currency is None or (before and after and _currencies().get(after.replace(" ", "°")) != currency):
-        return None
-    found = read_numeral((match["sign"] or "") + match["amount"].strip())
+    before = _currency_before_pattern().match(fold_case(text))
+    currency = None
+    if before is not None:
+        currency = _currency(before["name"])
+        found = read_numeral((before["sign"] or "") + before["amount"])
+    else:
+        found = read_number(text)
     if found is None:
         return None
     numeral, rest = found
-    magnitude = rest.strip()
-    if magnitude and magnitude not in MAGNITUDES and magnitude not in _MONEY_MAGNITUDES:
+    after = _currency_after_pattern().fullmatch(fold_case(rest))
+    if after is None:
         return None
-    power = MAGNITUDES.get(magnitude) or _MONEY_MAGNITUDES.get(magnitude) or 0
+    magnitude = after["magnitude"]
+    power = MAGNITUDES.get(magnitude, _MONEY_MAGNITUDES.get(magnitude)) if magnitude else 0
+    if power is None or currency is None and not after["name"]:
+        return None
+    if after["name"]:
+        if currency not in (None, _currency(after["name"])):
+            return None
+        currency = _currency(after["name"])
     return "money", f"{exact_form(numeral.amount, numeral.exponent + power)} {currency}"
 
 
@@ -229,14 +234,18 @@ def _iso_duration(text: str) -> tuple[str, str] | None:
     return "quantity", f"{exact_form(seconds, 0)} second"
 
 
+def _currency(name: str) -> str:
+    return _currencies()[name.replace(" ", "_")]
+
+
 def _unit(name: str) -> Unit | None:
     symbols, names = _units()
-    return symbols.get(name) or names.get(fold_case(name).replace(" ", "°"))
+    return symbols.get(name) or names.get(fold_case(name).replace(" ", "_"))
 
 
 @cache
 def _units() -> tuple[dict[str, Unit], dict[str, Unit]]:
-    """Units by symbols whose case matters, and by names whose case does not (a space written as °)."""
+    """Units by symbols whose case matters, and by names whose case does not (a space written as _)."""
     symbols: dict[str, Unit] = {}
     names: dict[str, Unit] = {}
     for dimension, factor, exponent, without_case, as_written in _UNITS:
@@ -249,6 +258,7 @@ def _units() -> tuple[dict[str, Unit], dict[str, Unit]]:
         names.update(dict.fromkeys((f"{word}byte", f"{word}bytes"), size))
         names.update(dict.fromkeys((f"{word}bit", f"{word}bits", f"{letter}bit", f"{letter}bits"), bits))
         names[f"{letter}ib"] = Unit("byte", 1024**place, 0)
+        symbols[f"{upper}ib"] = Unit("bit", 1024**place, 0)
         symbols.update(dict.fromkeys((f"{upper}B", f"{letter}b", f"{letter}B"), size))
         symbols[f"{upper}b"] = bits
         rate = Unit("bit a second", 1, power)
@@ -264,17 +274,24 @@ def _currencies() -> dict[str, str]:
 
 
 @cache
-def _unit_pattern() -> re.Pattern[str]:
-    return re.compile(r"(?:(?P<hyphen>-)| )?(?P<name>[^\W\d_]?[^\d,;-]*?)(?P<rest>(?:,? and |, ?| )?(?=\d).*)?$", re.DOTALL)
+def _currency_names() -> str:
+    names = sorted(_currencies(), key=len, reverse=True)
+    return "|".join(re.escape(name.replace("_", " ")) for name in names)
 
 
 @cache
-def _money_pattern() -> re.Pattern[str]:
-    name = "|".join(re.escape(name).replace("°", " ") for name in sorted(_currencies(), key=len, reverse=True))
-    return re.compile(
-        rf"(?:(?P<sign>[+-])? ?(?P<before>{name}) ?)?(?P<amount>[+-]?[\d.][\d.,' _]*(?:[a-z]+(?: |$))??)"
-        rf" ?(?P<after>{name})?$"
-    )
+def _unit_pattern() -> re.Pattern[str]:
+    return re.compile(r"(?:(?P<hyphen>-)| )?(?P<name>[^\d,;-]+?)(?:(?:,? and |, )(?P<joined>.+)| ?(?P<next>\d.*))?$")
+
+
+@cache
+def _currency_before_pattern() -> re.Pattern[str]:
+    return re.compile(rf"(?P<sign>[+-])?(?P<name>{_currency_names()}) ?(?P<amount>[+-]?\.?\d.*)$")
+
+
+@cache
+def _currency_after_pattern() -> re.Pattern[str]:
+    return re.compile(rf" ?(?P<magnitude>[a-z]*?) ?(?P<name>{_currency_names()})?")
 
 
 @cache

@@ -36,6 +36,7 @@ from tlog.cose import (
 )
 from tlog.cose import TYP as TYP_LABEL
 from tlog.errors import MalformedError, VerificationError
+from tlog.merkle import leaf_hash
 from tlog.statement import parse_statement, require_kid, require_name
 
 TYP: Final = "application/vnd.muniment.manifest+cose"
@@ -177,7 +178,7 @@ def describe(payload: bytes) -> dict[str, Any]:
         "state": document["state"],
         "request": document["request"].hex(),
         "commitment": tombstone.commitment.hex(),
-        "entry": tombstone.entry,
+        "leaf_hash": leaf_hash(tombstone.entry).hex(),
         "proved": [{"code": "tombstone_opened", "text": opened}],
         "said": [
             {"code": document["state"], "text": text.STATES[document["state"]]},
@@ -187,6 +188,18 @@ def describe(payload: bytes) -> dict[str, Any]:
         "not_proved": not_proved
         + text.sentences(text.REASONS, document["why"])
         + text.sentences(text.LIMITS, document["limits"]),
+    }
+
+
+def describe_file(data: bytes) -> dict[str, Any]:
+    """What a manifest says, for a person to read as JSON; nothing about its signature is known."""
+    manifest = decode_manifest(data)
+    fields = ("basis", "scope", "guard", "systems", "checks")
+    return describe(encode_document(manifest.document)) | {
+        "kid": manifest.kid.hex(),
+        "digest": manifest.digest.hex(),
+        "previous": None if manifest.previous is None else manifest.previous.hex(),
+        **{name: manifest.document[name] for name in fields},
     }
 
 

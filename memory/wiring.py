@@ -15,6 +15,7 @@ import os
 import stat
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -34,8 +35,9 @@ from tlog.keys import load_cose_key, load_log_key, make_cose_key, make_log_key, 
 from tlog.storage import DirectoryStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from auditor.residue import ScanResult
     from memory.model import Principal
     from memory.parts import Parts
     from memory.service import Memory
@@ -170,7 +172,11 @@ class Home:
         return load_cose_key(self.path / KEYS / _COSE_KEYS[use])
 
     @property
-    def vkey(self) -> str:
+    def origin(self) -> str:
+        """What the log calls itself, and its key."""
+        return self.config.origin
+
+    def log_vkey(self) -> str:
         """The public key of the log, as C2SP writes it."""
         return self.log_signer().verifier_key.vkey
 
@@ -201,25 +207,39 @@ class Home:
         """What a verifier who believes this home would write down: its keys and its policy."""
         return _trust(self.path, self.config, self.policy())
 
-    def set_policy(self, text: str) -> Policy:
+    def set_policy(self, text: str, same_operator: tuple[str, ...] | None = None) -> Policy:
         """The policy that holds from now on, durable; `trust.toml` follows it.
 
-        The log's own line may be left out. A running process keeps the policy it started with.
+        The log's own line may be left out. `same_operator` names those of its witnesses that the operator of
+        the log runs. Another process that runs keeps the policy it started with.
         """
-        policy = _own_policy(text, self.vkey)
+        policy = _own_policy(text, self.log_vkey())
+        if same_operator is not None:
+            if not set(same_operator) <= {witness.name for witness in policy.witnesses}:
+                raise MalformedError("expected same_operator to name witnesses of the policy")
+            self.config = replace(self.config, same_operator=tuple(same_operator))
+            self.files.replace(CONFIG, format_config(self.config))
         _write_policy(self.files, self.path, self.config, policy)
         if "_log" in self.__dict__:
             self._log.close()
             del self.__dict__["_log"]
         return policy
 
+    # Erasure
+
+    def scan(self, needles: Sequence[str | bytes], *, canary: str) -> ScanResult:
+        """What is found of the needles in the files of this home, by the auditor's code and not by our own."""
+        from auditor.residue import scan_files
+
+        return scan_files(self.path, needles, canary=canary)
+
     def describe(self) -> dict[str, Any]:
         """Where the home is and what its log is called; nothing about what is remembered."""
         policy = self.policy()
         return {
             "home": str(self.path),
-            "origin": self.config.origin,
-            "vkey": self.vkey,
+            "origin": self.origin,
+            "vkey": self.log_vkey(),
             "guard": self.guard,
             "witnesses": [witness.name for witness in policy.witnesses],
             "quorum": policy.quorum,

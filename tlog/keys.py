@@ -260,10 +260,13 @@ def _read(path: Path) -> bytes | None:
         raise RefusedError(
             f"key file: {path.name} cannot be opened as a regular file of this user", code="key_file"
         ) from None
-    with open(descriptor, "rb") as file:
-        _require_private(path.name, os.fstat(file.fileno()))
+    try:
+        _require_private(path.name, os.fstat(descriptor))
         _require_folder(path.parent)
-        data = file.read(_MAX_FILE_BYTES + 1)
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(_MAX_FILE_BYTES + 1)
+    finally:
+        os.close(descriptor)
     if len(data) > _MAX_FILE_BYTES:
         raise MalformedError(f"key file: expected at most {_MAX_FILE_BYTES} bytes")
     return data

@@ -7,7 +7,9 @@ beginning of the full one instead (C2SP tlog-tiles, Partial Tiles).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from tlog.ascii import HASH_BYTES
 from tlog.errors import MalformedError, VerificationError
@@ -16,6 +18,8 @@ from tlog.tile import WIDTH, Tile, decode_bundle, decode_tile, verified_hash_rea
 
 PathReader = Callable[[str], bytes | None]
 """Returns the file at a path below a log's prefix, None if there is none."""
+
+CACHED_TILES: Final = 1024
 
 
 def fetch_tile(read: PathReader, tile: Tile) -> bytes:
@@ -46,16 +50,25 @@ def fetch_bundle(read: PathReader, bundle: Tile) -> tuple[bytes, ...]:
 
 
 class VerifiedTiles:
-    """What a log serves, each hash and each entry proved to be in the tree of one size and root.
-
-    `read_hashes` is a HashReader.
-    """
+    """What a log serves, each hash and each entry proved to be in the tree of one size and root."""
 
     def __init__(self, read: PathReader, size: int, root: bytes) -> None:
         self.size = size
         self.root = root
-        self.read_hashes = verified_hash_reader(size, root, lambda tile: fetch_tile(read, tile))
         self._read = read
+        self._read_verified = verified_hash_reader(size, root, self._fetch)
+        self._proved: OrderedDict[Tile, bytes] = OrderedDict()
+        self._fetched: dict[Tile, bytes] = {}
+
+    def read_hashes(self, nodes: Sequence[Node]) -> Sequence[bytes]:
+        """The hashes of complete subtrees; a HashReader."""
+        self._fetched = {}
+        hashes = self._read_verified(nodes)
+        # Kept only now: a tile that failed is asked for again, the log may have been repaired.
+        self._proved.update(self._fetched)
+        while len(self._proved) > CACHED_TILES:
+            self._proved.popitem(last=False)
+        return hashes
 
     def entries(self, start: int, end: int) -> Iterator[bytes]:
         """The entries from `start` to before `end`, read bundle by bundle."""
@@ -76,6 +89,11 @@ class VerifiedTiles:
             entries = self._bundle(bundle, tuple(itertools.islice(expected, len(group))))
             first = bundle.index * WIDTH
             yield from entries[max(start - first, 0) : end - first]
+
+    def _fetch(self, tile: Tile) -> bytes:
+        data = self._proved.get(tile) or fetch_tile(self._read, tile)
+        self._fetched[tile] = data
+        return data
 
     def _bundle(self, bundle: Tile, expected: tuple[bytes, ...]) -> tuple[bytes, ...]:
         entries = fetch_bundle(self._read, bundle)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -184,3 +185,17 @@ def serve_peer() -> Iterator[Callable[[Answer], str]]:
     for server in servers:
         server.shutdown()
         server.server_close()
+
+
+@pytest.fixture(scope="session")
+def sim() -> SimpleNamespace:
+    """The makers of this file; folders of tests import nothing from each other."""
+    return SimpleNamespace(
+        Log=SimulatedLog,
+        make_log_signer=make_log_signer,
+        make_cosigner=make_cosigner,
+        tampered=tampered,
+        reply=reply,
+        TIME=TIME,
+        ORIGIN=ORIGIN,
+    )

@@ -32,7 +32,8 @@ example.com/behind-the-sofa
 20852163
 CsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=
 
-\u2014 example.com/behind-the-sofa Az3grlgtzPICa5OS8npVmf1Myq/5IZniMp+ZJurmRDeOoRDe4URYN7u5/Zhcyv2q1gGzGku9nTo+zyWE+xeMcTOAYQ8=
+\u2014 example.com/behind-the-sofa \
+Az3grlgtzPICa5OS8npVmf1Myq/5IZniMp+ZJurmRDeOoRDe4URYN7u5/Zhcyv2q1gGzGku9nTo+zyWE+xeMcTOAYQ8=
 """.encode()
 HASH = b"PlRNCrwHpqhGrupue0L7gxbjbMiKA9temvuZZDDpkaw=\n"
 NOTE = EXAMPLE.partition(b"\n\n")[2]
@@ -106,7 +107,8 @@ def test_refuses_extension_lines() -> None:
 
 def test_holds_sixteen_mldsa_signatures_and_no_more_than_the_limit() -> None:
     lines = [
-        f"\u2014 witness.example/{i:03d} ".encode() + base64.b64encode(bytes([i]) * 2432) + b"\n" for i in range(16)
+        f"\u2014 witness.example/{i:03d} ".encode() + base64.b64encode(bytes([i]) * 2432) + b"\n"
+        for i in range(16)
     ]
     body = b"old 5\n" + HASH * 63 + b"\n" + NOTE + b"".join(lines)
     assert len(parse_add_checkpoint(body).note.signatures) == 17

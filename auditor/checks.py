@@ -1,0 +1,3 @@
+"""All checks of values, in order: a log, a store against it, and what both say was erased."""
+
+from __future__ import annotations

@@ -1,0 +1,169 @@
+"""Checks of what is served: each statement is opened or tombstoned, and the facts are what they add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from auditor.evidence import FactRow, Statement, StoreRows
+from auditor.findings import Finding, Note, Outcome
+from auditor.fold import Fold, Folded
+
+_ENDED: Final = frozenset({"superseded", "retracted"})
+_WITHHELD: Final = frozenset({"held", "refused", "discarded"})
+
+
+def check_opened(statements: Sequence[Statement], folded: Fold) -> Outcome:
+    """Each statement is opened or tombstoned: exactly one of the two."""
+    findings = []
+    tombstoned = 0
+    for statement in statements:
+        row = statement.row
+        erased = row.commitment in folded.erased_by
+        tombstoned += erased
+        if row.content is None and not erased:
+            what = "The statement is neither opened nor tombstoned: its content is gone without an erasure."
+            findings.append(Finding("WRITE_MISSING", row.place, what))
+        elif row.content is not None and erased:
+            # What no longer opens it may be a wiped content whose salt was left behind.
+            present = statement.content is not None
+            code = "ERASED_STILL_PRESENT" if present else "SALT_SURVIVES"
+            kept = "content" if present else "salt"
+            what = f"A tombstone says that the statement is erased, and its {kept} is still there."
+            findings.append(Finding(code, f"store.db contents seq {row.seq}", what))
+    checked = Note(
+        "opened or tombstoned", "statements of which exactly one of the two holds", len(statements)
+    )
+    return Outcome(tuple(findings), (checked,), counts={"tombstoned": tombstoned})
+
+
+def check_facts(rows: StoreRows, statements: Sequence[Statement], folded: Fold) -> Outcome:
+    """The facts that are served are the fold of the statements, row by row, and no other rows are there."""
+    findings: list[Finding] = []
+    writes = {
+        statement.row.seq: statement
+        for statement in statements
+        if statement.link is not None and statement.link.kind == "write"
+    }
+    facts = {fact.seq: fact for fact in rows.facts}
+    for seq, fact in facts.items():
+        statement = writes.get(seq)
+        if statement is None:
+            what = "A fact is served that no statement wrote."
+            findings.append(Finding("FACT_UNLOGGED", fact.place, what))
+        elif statement.row.commitment in folded.erased_by:
+            what = "A tombstone says that the fact is erased, and its row is still there."
+            findings.append(Finding("ERASED_STILL_PRESENT", fact.place, what))
+        else:
+            findings += _compare(fact, statement, folded.writes[statement.row.commitment])
+    for seq, statement in writes.items():
+        if seq not in facts and statement.row.content is not None:
+            what = "A write whose content is there has no row among the facts: it is not served."
+            if statement.row.commitment not in folded.erased_by:
+                findings.append(Finding("FACT_ALTERED", f"store.db facts seq {seq}", what))
+    findings += _check_tags(facts.values(), writes)
+    checked = Note("facts", "facts compared with an own fold of the statements", len(facts))
+    not_checked = Note(
+        "tags",
+        "keyed hashes of agents, keys and subjects: their keys are not the auditor's, so only that equal "
+        "names have equal ones and different agents different ones",
+    )
+    counts = {"facts": len(facts), **_by_status(facts.values())}
+    return Outcome(tuple(findings), (checked,), (not_checked,), counts)
+
+
+def check_words(indexed: Mapping[int, int], facts: Iterable[FactRow]) -> Outcome:
+    """The word index names facts that are there and no others. `indexed` counts the words of each row."""
+    served = {fact.seq: fact for fact in facts}
+    findings = [
+        Finding(
+            "RESIDUE_INDEX",
+            f"store.db search row {seq}",
+            "The word index still has words of a fact that is gone.",
+            {"words": words},
+        )
+        for seq, words in sorted(indexed.items())
+        if seq not in served
+    ]
+    return Outcome(
+        tuple(findings), (Note("word index", "rows of the word index that belong to a fact", len(indexed)),)
+    )
+
+
+def _compare(fact: FactRow, statement: Statement, expected: Folded) -> Iterator[Finding]:
+    if fact.status != expected.status:
+        yield _status_finding(fact, expected)
+    elif not expected.ended_unknown:
+        if (fact.replaced_at, fact.replaced_by) != (expected.replaced_at, expected.replaced_by):
+            what = "Who ended the fact, or when, is not what the statements say."
+            yield Finding("FACT_ALTERED", fact.place, what, {"statement": expected.replaced_by or 0})
+    elif fact.replaced_by != expected.replaced_by:
+        what = "Who ended the fact is not what the statements say."
+        yield Finding("FACT_ALTERED", fact.place, what, {"statement": expected.replaced_by or 0})
+    if fact.tenant_id != statement.row.tenant_id:
+        yield Finding("FACT_ALTERED", fact.place, "The fact stands under another tenant than its statement.")
+    content = statement.content
+    if content is None:
+        return
+    stated = (content.get("valid_from"), content.get("valid_until"), content.get("recorded_at"))
+    if (fact.valid_from, fact.valid_until, fact.recorded_at) != stated:
+        yield Finding(
+            "FACT_ALTERED", fact.place, "The times of the fact are not those that its content states."
+        )
+    for tag, name in ((fact.key_tag, "key"), (fact.subject_tag, "subject")):
+        if (tag is None) != (content.get(name) is None):
+            what = f"The fact has a {name} where its content has none, or the reverse."
+            yield Finding("FACT_ALTERED", fact.place, what)
+
+
+def _status_finding(fact: FactRow, expected: Folded) -> Finding:
+    evidence = {
+        "served": _word(fact.status),
+        "stated": expected.status,
+        "statement": expected.replaced_by or 0,
+    }
+    if fact.status == "active" and expected.status in _WITHHELD:
+        what = "A fact is served that the statements say is held back."
+        return Finding("HELD_AND_SERVED", fact.place, what, evidence)
+    if fact.status == "active" and expected.status in _ENDED:
+        what = "A fact is served that the statements have retired."
+        return Finding("RETIRED_RETURNED", fact.place, what, evidence)
+    if fact.status in _ENDED and expected.status in ("active", "conflict"):
+        what = "A fact is no longer served, and no statement retired it."
+        return Finding("RETIREMENT_UNDECLARED", fact.place, what, evidence)
+    what = "The status of the fact is not what the statements add up to."
+    return Finding("FACT_ALTERED", fact.place, what, evidence)
+
+
+def _check_tags(facts: Iterable[FactRow], writes: Mapping[int, Statement]) -> Iterator[Finding]:
+    """Equal names have equal tags within their scope, and no two agents share one."""
+    by_name: dict[tuple[object, ...], bytes] = {}
+    agent_of: dict[tuple[int, bytes], object] = {}
+    for fact in facts:
+        statement = writes.get(fact.seq)
+        content = None if statement is None else statement.content
+        if content is None:
+            continue
+        agent = content.get("agent")
+        if agent_of.setdefault((fact.tenant_id, fact.agent_tag), agent) != agent:
+            yield Finding("FACT_ALTERED", fact.place, "The fact is filed under the tag of another agent.")
+        tags = (("agent", fact.agent_tag), ("key", fact.key_tag), ("subject", fact.subject_tag))
+        for name, tag in tags:
+            if tag is not None and content.get(name) is not None:
+                scope = (fact.tenant_id, agent, name, content.get(name))
+                if by_name.setdefault(scope, tag) != tag:
+                    what = f"The fact is filed under another tag than others of the same {name}."
+                    yield Finding("FACT_ALTERED", fact.place, what)
+
+
+def _by_status(facts: Iterable[FactRow]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for fact in facts:
+        name = f"facts_{_word(fact.status)}"
+        counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def _word(status: str) -> str:
+    """A status as a report may show it."""
+    return status if status.isascii() and status.isalpha() and len(status) <= 16 else "unknown"

@@ -1,0 +1,309 @@
+"""Checks of erasures: each tombstone has its manifest and each manifest its tombstone, and both tell the truth.
+
+A manifest is read here without the code that writes it: a COSE_Sign1 over a deterministic CBOR map, kept beside
+the tiles as erasures/N.cose. What it may say at all is the writer's business; here it is compared, field by
+field, with the logged tombstone and with what the store still holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from auditor.evidence import Asked, ErasureRow, LogFiles, Statement, StoreRows
+from auditor.findings import Finding, Note, Outcome
+from tlog import cbor
+from tlog.cose import CWT_CLAIMS, CWT_ISS, KID, decode_sign1, verify_sign1
+from tlog.errors import Error, MalformedError, VerificationError
+
+FOLDER: Final = "erasures/"
+MAX_MANIFEST_BYTES: Final = 80 * 1024 * 1024
+COMPLETE: Final = "closed_complete"
+_NAME: Final = re.compile(r"erasures/([1-9][0-9]{0,17})\.cose")
+_SECOND: Final = 1_000_000
+_PARTS: Final = ("entry", "link", "link_salt", "content_hash")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A manifest file, decoded; who signed it is judged apart."""
+
+    number: int
+    issuer: str
+    kid: bytes
+    document: Mapping[str, Any]
+    digest: bytes
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """Everything there is about one erasure."""
+
+    number: int
+    tombstone: Statement | None
+    announced: Statement | None
+    """The statement that puts the digest of the manifest into the log."""
+    row: ErasureRow | None
+    data: bytes | None
+
+    @property
+    def place(self) -> str:
+        """Where its manifest lies."""
+        return f"log {FOLDER}{self.number}.cose"
+
+
+def check_erasures(
+    rows: StoreRows, statements: Sequence[Statement], files: LogFiles, asked: Asked
+) -> Outcome:
+    """Tombstones, manifests, the statements that announce them and the store's own list, all four agreeing."""
+    cases = _cases(rows, statements, files)
+    findings = list(_check_chain(rows, statements))
+    present = {statement.row.commitment for statement in statements if statement.row.content is not None}
+    manifests: dict[int, Manifest] = {}
+    for case in cases:
+        findings += _check_case(case, asked)
+        if case.data is None:
+            continue
+        try:
+            manifest = decode_manifest(case.data)
+        except MalformedError:
+            findings.append(Finding("MANIFEST_ALTERED", case.place, "The file is not a manifest."))
+            continue
+        manifests[case.number] = manifest
+        findings += _check_signature(case, manifest, asked)
+        findings += _check_document(case, manifest, present)
+    findings += _check_previous(manifests)
+    checked = Note("erasures", "tombstones compared with their manifests, both ways", len(cases))
+    not_checked = []
+    if cases and not any(key.use == "manifest" for key in asked.trust.keys):
+        text = "no manifest key is trusted: that the manifests are the operator's is not proved"
+        not_checked.append(Note("manifests", text))
+    counts = {"tombstones": sum(case.tombstone is not None for case in cases), "manifests": len(manifests)}
+    return Outcome(tuple(findings), (checked,), tuple(not_checked), counts)
+
+
+def decode_manifest(data: bytes) -> Manifest:
+    """The manifest in a file, nothing of it verified; MalformedError if it is none."""
+    message = decode_sign1(data, max_bytes=MAX_MANIFEST_BYTES)
+    claims, kid = message.headers.get(CWT_CLAIMS), message.headers.get(KID)
+    if message.payload is None or not isinstance(claims, dict) or not isinstance(kid, bytes):
+        raise MalformedError("expected a manifest with its document, a kid and claims")
+    document = cbor.decode(message.payload, max_bytes=MAX_MANIFEST_BYTES)
+    issuer = claims.get(CWT_ISS)
+    if (
+        not isinstance(document, dict)
+        or type(document.get("number")) is not int
+        or not isinstance(issuer, str)
+    ):
+        raise MalformedError("expected the document of a manifest to be a map with a number")
+    whole: dict[str, Any] = {name: value for name, value in document.items() if isinstance(name, str)}
+    return Manifest(whole["number"], issuer, kid, whole, hashlib.sha256(data).digest(), data)
+
+
+def _cases(rows: StoreRows, statements: Sequence[Statement], files: LogFiles) -> list[_Case]:
+    tombstones = _numbered(statements, "erase")
+    announced = _numbered(statements, "manifest")
+    listed = {row.number: row for row in rows.erasures}
+    named = set()
+    if files.names is not None and rows.tenant_id is None:
+        named = {int(match[1]) for name in files.names if (match := _NAME.fullmatch(name))}
+    return [
+        _Case(
+            number,
+            tombstones.get(number),
+            announced.get(number),
+            listed.get(number),
+            files.read(f"{FOLDER}{number}.cose"),
+        )
+        for number in sorted(named | tombstones.keys() | announced.keys() | listed.keys())
+    ]
+
+
+def _numbered(statements: Sequence[Statement], kind: str) -> dict[int, Statement]:
+    found: dict[int, Statement] = {}
+    for statement in statements:
+        if statement.link is not None and statement.link.kind == kind:
+            number = statement.link.details.get("number")
+            if type(number) is int and 0 < number < 10**18:
+                found.setdefault(number, statement)
+    return found
+
+
+def _check_chain(rows: StoreRows, statements: Sequence[Statement]) -> Iterator[Finding]:
+    """Tombstones are numbered from 1 without a gap, and each names the one before it."""
+    if rows.tenant_id is not None:
+        return
+    previous: bytes | None = None
+    expected = 1
+    for statement in statements:
+        if statement.link is None or statement.link.kind != "erase":
+            continue
+        details = statement.link.details
+        if details.get("number") != expected:
+            what = "The numbers of tombstones have a gap or a number twice."
+            yield Finding("SEQUENCE_GAP", statement.row.place, what, {"expected": expected})
+        if details.get("previous") != previous:
+            what = "The tombstone does not name the one before it."
+            yield Finding("ORDER_ALTERED", statement.row.place, what)
+        number = details.get("number")
+        expected = number + 1 if type(number) is int else expected + 1
+        previous = statement.row.commitment
+
+
+def _check_case(case: _Case, asked: Asked) -> Iterator[Finding]:
+    """The four things there are about an erasure are all there, and name each other."""
+    if case.tombstone is None:
+        if case.data is not None or case.announced is not None:
+            what = "A manifest speaks of an erasure for which the store has no tombstone."
+            yield Finding("ERASURE_STATE_FALSE", case.place, what)
+        if case.row is not None and case.row.state != "executing":
+            what = "The store lists an erasure as done for which it has no tombstone."
+            yield Finding("ERASURE_STATE_FALSE", f"store.db erasures {case.number}", what)
+        return
+    if case.data is None or case.announced is None:
+        if not _under_way(case, asked):
+            lacks = "no manifest" if case.data is None else "no statement in the log for its manifest"
+            what = f"There is {lacks}, though the erasure was executed."
+            yield Finding(
+                "TOMBSTONE_WITHOUT_MANIFEST", case.tombstone.row.place, what, {"number": case.number}
+            )
+    else:
+        yield from _check_announced(case, case.tombstone, case.announced, case.data)
+    if case.row is None:
+        what = "The store's list of erasures lacks one that it has a tombstone for."
+        yield Finding("ERASURE_STATE_FALSE", f"store.db erasures {case.number}", what)
+        return
+    assert case.tombstone.link is not None
+    seq, request = case.tombstone.row.seq, case.tombstone.link.details.get("request")
+    if (case.row.tombstone, case.row.request) != (seq, request):
+        what = "The store's list of erasures names another tombstone or request than the log."
+        yield Finding("ERASURE_STATE_FALSE", f"store.db erasures {case.number}", what)
+    if case.row.manifest is not None and case.data is not None and case.row.manifest != case.data:
+        what = "The manifest in the store is not the one beside the tiles."
+        yield Finding("MANIFEST_ALTERED", f"store.db erasures {case.number}", what)
+
+
+def _under_way(case: _Case, asked: Asked) -> bool:
+    """An erasure that is being executed: its manifest is not written before its files are scanned."""
+    at = None if case.tombstone is None else case.tombstone.recorded_at
+    executing = case.row is not None and case.row.state == "executing"
+    return executing and at is not None and asked.now - at < 3600 * _SECOND
+
+
+def _check_announced(
+    case: _Case, tombstone: Statement, announced: Statement, data: bytes
+) -> Iterator[Finding]:
+    assert announced.link is not None
+    if announced.link.details.get("digest") != hashlib.sha256(data).digest():
+        what = "The manifest is not the one whose digest was logged."
+        yield Finding("MANIFEST_ALTERED", case.place, what)
+    if announced.link.details.get("erasure") != tombstone.row.commitment:
+        what = "The statement about the manifest names another tombstone."
+        yield Finding("MANIFEST_ALTERED", announced.row.place, what)
+
+
+def _check_signature(case: _Case, manifest: Manifest, asked: Asked) -> Iterator[Finding]:
+    if not any(key.use == "manifest" for key in asked.trust.keys):
+        return
+    times = manifest.document.get("times")
+    closed = times.get("closed_at") if isinstance(times, dict) else None
+    at = closed // _SECOND if type(closed) is int else None
+    try:
+        key = asked.trust.key("manifest", manifest.kid, at, manifest.issuer)
+    except VerificationError:
+        what = "The key that signed the manifest is not trusted for manifests at its time."
+        yield Finding("KEY_NOT_VALID", case.place, what)
+        return
+    try:
+        verify_sign1(decode_sign1(manifest.raw, max_bytes=MAX_MANIFEST_BYTES), key)
+    except Error:
+        yield Finding("MANIFEST_ALTERED", case.place, "The signature of the manifest does not hold.")
+
+
+def _check_document(case: _Case, manifest: Manifest, present: set[bytes]) -> Iterator[Finding]:
+    """What the manifest says against the logged tombstone and against what the store still holds."""
+    document = manifest.document
+    if manifest.number != case.number:
+        yield Finding("MANIFEST_ALTERED", case.place, "The manifest has another number than its file.")
+    if case.tombstone is None or case.tombstone.link is None:
+        return
+    row, link = case.tombstone.row, case.tombstone.link
+    parts = _map(document, "tombstone")
+    if any(parts.get(name) != getattr(row, name) for name in _PARTS):
+        what = "The tombstone in the manifest is not the one in the store."
+        yield Finding("MANIFEST_ALTERED", case.place, what)
+    said = {
+        "request": document.get("request"),
+        "basis": document.get("basis"),
+        "guard": _map(document, "guard").get("disposition"),
+    }
+    if any(link.details.get(name) != value for name, value in said.items()):
+        what = "Request, basis or guard in the manifest are not those of the tombstone."
+        yield Finding("MANIFEST_ALTERED", case.place, what)
+    targets = link.acts.get("erases", ())
+    scope = _map(document, "scope")
+    stated = _number(scope, "count") + _number(scope, "derived")
+    if not stated == len(set(targets)) == link.details.get("count"):
+        what = "The manifest counts other statements than the tombstone erases."
+        evidence = {"manifest": stated, "tombstone": len(set(targets))}
+        yield Finding("MANIFEST_INCOMPLETE", case.place, what, evidence)
+    if not any(_map_of(system).get("kind") == "store" for system in _list(document, "systems")):
+        what = "The manifest does not say what became of the store itself."
+        yield Finding("MANIFEST_INCOMPLETE", case.place, what)
+    yield from _check_state(case, document, targets, present)
+
+
+def _check_state(
+    case: _Case, document: Mapping[str, Any], targets: Sequence[bytes], present: set[bytes]
+) -> Iterator[Finding]:
+    """`closed_complete` is said of an erasure only when everything was erased and every check was clean."""
+    if not targets:
+        what = "The erasure names no statement: it verified nothing."
+        yield Finding("ERASURE_EMPTY_SCOPE", case.place, what)
+    if document.get("state") != COMPLETE:
+        return
+    systems = [_map_of(system).get("result") for system in _list(document, "systems")]
+    checks = [_map_of(check).get("result") for check in _list(document, "checks")]
+    reasons = _list(document, "why") or _list(document, "exceptions")
+    unsound = [result for result in systems if result != "verified"]
+    unsound += [result for result in checks if result != "clean"]
+    if not targets or not systems or not checks or unsound or reasons:
+        what = "The erasure is called complete, and the manifest itself names what was not verified."
+        yield Finding("ERASURE_STATE_FALSE", case.place, what, {"results": len(unsound)})
+    left = sum(target in present for target in targets)
+    if left:
+        what = "The erasure is called complete, and contents of it are still there."
+        yield Finding("ERASURE_STATE_FALSE", case.place, what, {"contents": left})
+
+
+def _check_previous(manifests: Mapping[int, Manifest]) -> Iterator[Finding]:
+    """Each manifest names the digest of the one before it."""
+    for number, manifest in sorted(manifests.items()):
+        before = manifests.get(number - 1)
+        expected = None if number == 1 else before.digest if before is not None else b""
+        # Where the one before is missing, that is a finding of its own.
+        if expected != b"" and manifest.document.get("previous") != expected:
+            what = "The manifest does not name the digest of the one before it."
+            yield Finding("MANIFEST_ALTERED", f"log {FOLDER}{number}.cose", what)
+
+
+def _map(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    return _map_of(document.get(name))
+
+
+def _map_of(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(document: Mapping[str, Any], name: str) -> list[Any]:
+    value = document.get(name)
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def _number(values: Mapping[str, Any], name: str) -> int:
+    value = values.get(name)
+    return value if type(value) is int else 0

@@ -1,0 +1,146 @@
+"""What is checked after an erasure, each check as the manifest tells it: counts and words, nothing of content."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from memory import event
+from memory.erase_needles import Explained, Needles, too_short
+from memory.manifest_fields import RESIDUE
+from tlog.errors import Error
+
+if TYPE_CHECKING:
+    from auditor.residue import Hit, ScanResult
+    from memory.store import Store
+    from memory.store_read import Snapshot
+    from memory.wiring import Home
+
+Check = dict[str, Any]
+BYSTANDERS: Final = 8
+# Automata of more needles than this would not fit in memory; the files are then read several times.
+NEEDLES_AT_ONCE: Final = 10_000
+
+
+@dataclass(frozen=True)
+class Bystander:
+    """A record outside the selection, and a digest to know it by: made before and compared after, never kept."""
+
+    seq: int
+    digest: bytes
+
+
+def check(name: str, result: str, counts: dict[str, int], why: Sequence[str] = ()) -> Check:
+    """A check as a manifest has it."""
+    made: Check = {"check": name, "result": result, "counts": counts}
+    return made | {"why": sorted(set(why))} if why else made
+
+
+def watch_bystanders(view: Snapshot, seqs: Sequence[int]) -> tuple[Bystander, ...]:
+    """Some records next to those that will be erased: where a delete goes too far, it hits these first."""
+    taken = set(seqs)
+    found: list[Bystander] = []
+    for seq in sorted({near for seq in seqs[:BYSTANDERS] for near in (seq - 1, seq + 1)} - taken):
+        digest = _digest(view, seq)
+        if digest is not None and len(found) < BYSTANDERS:
+            found.append(Bystander(seq, digest))
+    return tuple(found)
+
+
+def check_bystanders(view: Snapshot, watched: Sequence[Bystander]) -> Check:
+    """Whether the records next to the erased ones are as they were, and still open their statements."""
+    damaged = sum(1 for one in watched if _digest(view, one.seq) != one.digest)
+    counts = {"bystanders": len(watched)}
+    return check("bystanders", "found" if damaged else "clean", counts, ["bystander_damaged"] * damaged)
+
+
+def check_structure(view: Snapshot, seqs: Sequence[int]) -> Check:
+    """Whether every erased statement is there without its content, and its link still opens it."""
+    remaining = 0
+    for seq in seqs:
+        row = view.event_by_seq(seq)
+        if row is None or row.content is not None or row.content_salt is not None:
+            remaining += 1
+            continue
+        event.open_link(row.commitment, row.link, row.link_salt, row.content_hash)
+    counts = {"contents": len(seqs), "remaining": remaining}
+    return check(
+        "structure", "found" if remaining else "clean", counts, ["content_present"] if remaining else []
+    )
+
+
+def check_residue(home: Home, store: Store, needles: Needles, canary: str) -> Check:
+    """What a scan of the whole home finds of the needles that nothing kept explains."""
+    try:
+        results = [
+            home.scan(needles.all[at : at + NEEDLES_AT_ONCE], canary=canary)
+            for at in range(0, len(needles.all), NEEDLES_AT_ONCE)
+        ]
+    except Error:
+        # What was to be looked for is in memory alone, so the erasure has to end here, and says so.
+        return check("residue", "not_run", {"needles": len(needles.all)}, ["scan_not_available"])
+    return _judge(home, store, needles, results)
+
+
+def _judge(home: Home, store: Store, needles: Needles, results: Sequence[ScanResult]) -> Check:
+    hits = [
+        (number * NEEDLES_AT_ONCE + hit.needle, hit)
+        for number, result in enumerate(results)
+        for hit in result.hits
+    ]
+    size_bytes = max(result.bytes_scanned for result in results)
+    short = {at for at, needle in enumerate(needles.all) if too_short(needle, size_bytes)}
+    telling, shared = _telling(home, store, needles, [(at, hit) for at, hit in hits if at not in short])
+    unread = max(len(result.not_read) + len(result.not_opened) for result in results)
+    controls = sum(result.control_found for result in results)
+    counts = {
+        "files": max(result.files for result in results),
+        "bytes": size_bytes,
+        "needles": len(needles.all),
+        "needles_shared": shared,
+        "needles_not_searchable": len(short),
+        "controls_planted": len(results),
+        "controls_found": controls,
+        "files_not_searched": unread,
+        "hits": sum(hit.count for hit in telling),
+    }
+    if telling:
+        made = check("residue", "found", counts, ["residue_found"])
+        return made | {"residue": _classes(telling)}
+    if controls < len(results) or unread:
+        return check("residue", "inconclusive", counts, ["control_failed"])
+    return check("residue", "clean", counts)
+
+
+def _telling(
+    home: Home, store: Store, needles: Needles, hits: Sequence[tuple[int, Hit]]
+) -> tuple[list[Hit], int]:
+    """The hits that nothing kept explains, and how many needles had only such that something does."""
+    if not hits:
+        return [], 0
+    with store.read() as view:
+        explained = Explained(home, view)
+    telling = [(at, hit) for at, hit in hits if not explained(needles.all[at], hit)]
+    return [hit for _, hit in telling], len({at for at, _ in hits} - {at for at, _ in telling})
+
+
+def _classes(hits: Sequence[Hit]) -> list[dict[str, Any]]:
+    counts: Counter[str] = Counter()
+    for hit in hits:
+        code = "RESIDUE_WAL" if hit.file == "store.db-wal" else hit.class_code
+        counts[code if code in RESIDUE else "RESIDUE_FILE"] += hit.count
+    return [{"class": code, "count": count} for code, count in sorted(counts.items())]
+
+
+def _digest(view: Snapshot, seq: int) -> bytes | None:
+    row = view.event_by_seq(seq)
+    if row is None or row.content is None or row.content_salt is None:
+        return None
+    try:
+        event.open_content(row.commitment, row.link, row.link_salt, row.content, row.content_salt)
+    except Error:
+        return None
+    return hashlib.sha256(row.content_salt + row.content).digest()

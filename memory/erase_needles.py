@@ -1,0 +1,154 @@
+"""What a residue scan looks for after an erasure, and which finds it may explain.
+
+Needles are the words of the erased records and the salt of each: a salt is 32 random bytes that stood beside
+its content, so a surviving copy of a row shows itself by it even where its words are everywhere. A long text is
+looked for in pieces, since a file keeps it in pages. Needles live in memory only, for as long as the erasure.
+
+A word that a kept record also says, or that is one of the store's own words, proves nothing when it is found;
+it is counted as shared. So is one too short for the size of the files: it would turn up in random bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final
+
+from memory import event, manifest_fields, model
+from memory.event import decode_content
+
+if TYPE_CHECKING:
+    from auditor.residue import Hit
+    from memory.erase_selection import Selection
+    from memory.store_read import Snapshot
+    from memory.wiring import Home
+
+FIELDS: Final = ("text", "value", "key", "subject", "source", "reason")
+PIECE_CHARACTERS: Final = 64
+PIECES: Final = 16
+_LONG_CHARACTERS: Final = 200
+# A needle that random bytes show by chance more often than once in so many scans is too short for them.
+_CHANCE: Final = 10_000
+_LETTER_ODDS: Final = 128  # a letter in either case, in a random byte
+_OWN_FILES: Final = ("config.toml", "policy.txt", "trust.toml", "log/checkpoint")
+_OWN_WORDS: Final = (
+    "agent answer authenticated body_tag canon canon_version client closed_by commitment content content_hash "
+    "declared entry entry_index expires_at flags history home index issuer key keys ledger link log manifest "
+    "memory message muniment outcome policy PRIVATE KEY PRIVATE+KEY recorded_at refused retired source store "
+    "subject tenant text valid_from valid_from_declared valid_until value witness checkpoint erasures tile "
+    "provisional many restatement reaffirmed unguarded application/vnd.muniment.statement+cose c2sp.org"
+)
+
+
+@dataclass(frozen=True)
+class Needles:
+    """Words, and salts, of the erased records."""
+
+    words: tuple[str, ...]
+    salts: tuple[bytes, ...]
+
+    def __repr__(self) -> str:
+        return f"Needles({len(self.words)} words, {len(self.salts)} salts)"
+
+    @property
+    def all(self) -> tuple[str | bytes, ...]:
+        """Every needle, words first: a hit names one by its place here."""
+        return (*self.words, *self.salts)
+
+
+def take_needles(view: Snapshot, selection: Selection) -> Needles:
+    """The needles of a selection, read before anything of it is deleted."""
+    words: dict[str, None] = {}
+    salts: list[bytes] = []
+    for seq in selection.seqs:
+        row = view.event_by_seq(seq)
+        if row is None or row.content is None or row.content_salt is None:
+            continue
+        salts.append(row.content_salt)
+        words.update(dict.fromkeys(_words_of(decode_content(row.content))))
+    return Needles(tuple(words), tuple(salts))
+
+
+def _words_of(content: Mapping[str, Any]) -> Iterator[str]:
+    for name in FIELDS:
+        value = content.get(name)
+        if isinstance(value, str) and value.strip():
+            yield from _pieces(value)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    if len(text) <= _LONG_CHARACTERS:
+        yield text
+        return
+    last = len(text) - PIECE_CHARACTERS
+    for number in range(PIECES):
+        at = last * number // (PIECES - 1)
+        yield text[at : at + PIECE_CHARACTERS]
+
+
+def shortest_bytes(size_bytes: int) -> int:
+    """The length from which a needle does not turn up by chance in so many random bytes."""
+    return max(5, math.ceil(math.log(max(size_bytes, 1) * _CHANCE, _LETTER_ODDS)))
+
+
+def too_short(needle: str | bytes, size_bytes: int) -> bool:
+    """Whether finding this needle in so many bytes would mean nothing."""
+    data = needle.strip().encode("utf-8", "surrogatepass") if isinstance(needle, str) else needle
+    return len(data) < shortest_bytes(size_bytes)
+
+
+class Explained:
+    """Tells which hits kept content or the store's own words explain. Reads everything kept, so make it late."""
+
+    def __init__(self, home: Home, view: Snapshot) -> None:
+        self._own = _normal("\n".join(_own_texts(home)))
+        self._kept = _normal("\n".join(_kept_texts(view)))
+
+    def __call__(self, needle: str | bytes, hit: Hit) -> bool:
+        """Whether the hit says nothing about the erased records. A salt is never explained."""
+        if isinstance(needle, bytes):
+            return False
+        forms = {_normal(needle)}
+        if "separators removed" in hit.encoding:
+            forms.add("".join(c for c in _normal(needle) if c.isalnum()))
+        if any(form in self._own for form in forms):
+            return True
+        # Kept records stand in the store alone: the same words in another file are a finding.
+        return hit.file.startswith("store.db") and any(form in self._kept for form in forms)
+
+
+def _own_texts(home: Home) -> Iterator[str]:
+    yield resources.files("memory").joinpath("schema.sql").read_text("utf-8")
+    yield _OWN_WORDS
+    for words in (event.KINDS, event.ACTS, event.DETAILS, model.SCOPES, *_manifest_words()):
+        yield "\n".join(words)
+    for name in _OWN_FILES:
+        data = home.files.read(name)
+        if data is not None:
+            yield data.decode("utf-8", "replace")
+
+
+def _manifest_words() -> Iterable[Iterable[str]]:
+    return (value for value in vars(manifest_fields).values() if isinstance(value, frozenset))
+
+
+def _kept_texts(view: Snapshot) -> Iterator[str]:
+    tenants: set[int] = set()
+    # Numbers are dense, so this is every statement of the store.
+    for seq in range(1, view.counts()["statements"] + 1):
+        row = view.event_by_seq(seq)
+        if row is None or row.content is None:
+            continue
+        tenants.add(row.tenant_id)
+        for value in decode_content(row.content).values():
+            if isinstance(value, str):
+                yield value
+    for tenant_id in tenants:
+        yield view.tenant_by_id(tenant_id).name
+
+
+def _normal(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()

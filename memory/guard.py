@@ -1,0 +1,310 @@
+"""What becomes of a write: one pure function over the caller's own view of the key.
+
+The order of the questions is the rule. A statement about the past is history before it is anything else; one
+that says what is known already changes nothing; only then may it be refused, held or kept beside another
+client's; and what is left replaces what the same client said before.
+Messages are for agents and never repeat content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from memory.canon import Canonical, canonical_text, canonical_value, text_words, words_beside
+from memory.model import Decision, Known, KnownFact, Proposal
+
+Word = TypeVar("Word", str, bytes)
+
+STORED: Final = "Stored."
+STORED_MANY: Final = "Stored beside the other values of this key; retract one to remove it."
+STORED_FUTURE: Final = "Stored for later: it becomes current at its valid_from, and the present record stands until then."
+SUPERSEDED: Final = "Stored as the current record of this key; what it replaces is kept as history."
+REAFFIRMED: Final = "Stored as the current record of this key, as reaffirmed; this stays marked."
+AGREED: Final = "Nothing changed: the current record of this key says the same already."
+AGREED_TEXT: Final = "Nothing changed: a record says the same already."
+AGREED_OPEN: Final = "Nothing changed: one side of an open conflict says the same already. Settle it with resolve."
+AGREED_RESTATEMENT: Final = (
+    "Nothing changed: a restatement puts the current record in other words and stores no value. "
+    "If the value is another one now, write it again without restatement."
+)
+HISTORY: Final = (
+    "Kept as history: it is dated before the current record of this key, which stays as it is. "
+    "If it holds now, write it again without valid_from."
+)
+HISTORY_SAME: Final = (
+    "Kept as history: the current record of this key says the same from a later time on, and stays as it is."
+)
+HISTORY_ENDED: Final = "Kept as history: it says itself that it no longer holds (valid_until has passed)."
+HISTORY_RETIRED: Final = (
+    "Kept as history: this key has moved on from this value, which stays retired. "
+    "If it holds again now, write it without valid_from and have that reaffirmed."
+)
+CONFLICT: Final = (
+    "Kept beside another client's record of this key, which says something else; until the conflict is resolved "
+    "the key has no current value. Settle it with resolve."
+)
+CONFLICT_FUTURE: Final = (
+    "Kept for later beside another client's record of this key; from its valid_from on the two disagree, and the "
+    "present record stands until then. Settle it with resolve."
+)
+REFUSED_ECHO: Final = (
+    "Refused, nothing changed: this key has moved on from this value, so it looks like a stale copy. "
+    "If it is true again, it needs a reaffirmation: this write again with the reaffirm token of this answer and "
+    "a reason, or a person in review."
+)
+REFUSED_VALUELESS: Final = (
+    "Refused, nothing changed: the current record of this key has a value and this write has none. "
+    "Write it with the value it states, or without the key if it is about something else."
+)
+HELD_PROVISIONAL: Final = "Held and not served, because it is provisional, until it is confirmed or discarded in review."
+HELD_ECHO: Final = (
+    "Held and not served: it seems to state a value that the record it is about has moved on from. "
+    "A person can confirm or discard it in review; to correct a record, write with its key and value."
+)
+
+
+def decide(proposal: Proposal, known: Known) -> Decision:
+    """The outcome of a write, with the commitments it retires, stands beside or agrees with."""
+    if proposal.key is None:
+        return _decide_unkeyed(proposal, known, known.names_retired)
+    view = _view(proposal, known)
+    return _past(view) or _agreement(view) or _echo(view) or _refusable(view) or _landed(view)
+
+
+def decide_unguarded(proposal: Proposal, known: Known) -> Decision:
+    """As `decide`, where the owner has switched the guard off: nothing is refused, or held as an echo."""
+    if proposal.key is None:
+        return _decide_unkeyed(proposal, known, suspect=False)
+    view = _view(proposal, known)
+    return _past(view) or _agreement(view) or _restatement(view) or _provisional(view) or _landed(view)
+
+
+def decide_confirmed(proposal: Proposal, known: Known) -> Decision:
+    """The outcome of a held write that a person confirms: it lands, unless its value has been retired since.
+
+    A confirmation says which record holds, so it leaves no conflict behind. `proposal.valid_from` is None
+    unless the writer declared one: a confirmed write holds from its confirmation on.
+    """
+    settled = replace(proposal, provisional=False, restatement=False)
+    if settled.key is None:
+        return _decide_unkeyed(settled, known, suspect=False)
+    view = _view(settled, known)
+    return _past(view) or _agreement(view) or _echo(view) or _valueless(view) or _settled(view, SUPERSEDED)
+
+
+def history_end(proposal: Proposal, known: Known) -> int | None:
+    """When a write whose outcome is `history` stopped to hold: its valid_until, or the start of what followed.
+
+    It belongs into the content as `valid_until`: the record it stands behind may be erased, and the older
+    one must not come back for that.
+    """
+    view = _view(proposal, known)
+    ends = [fact.valid_from for fact in view.current if fact.valid_from > view.start and not fact.many]
+    if proposal.valid_until is not None:
+        ends.append(proposal.valid_until)
+    return min(ends, default=None)
+
+
+def names(beside: Collection[Word] | None, key_words: Collection[Word], active_words: Collection[Word]) -> bool:
+    """Whether a text that states a retired value is about the key it was retired from.
+
+    `beside`: what `canon.words_beside` leaves of the text; `key_words`: those of the key; `active_words`: the
+    `canon.text_words` of the key's active text, if there is one. All three plain, or all three as keyed hashes.
+    One word of the key is enough, or two words shared with the active text, or all that the text has.
+    """
+    if not beside:
+        return False
+    if any(word in key_words for word in beside):
+        return True
+    shared = sum(1 for word in beside if word in active_words)
+    return shared >= 2 or shared == len(beside)
+
+
+def states(text: str, retired: Canonical, key_words: Collection[str], active: Sequence[tuple[str, str | None]]) -> bool:
+    """Whether a text states a value that the key it names has retired; `active`: its active texts and values."""
+    current = [canonical_value(value if value is not None else told) for told, value in active]
+    beside = words_beside(text, retired, current)
+    told = frozenset(word for said, _ in active for word in text_words(said))
+    return names(beside, key_words, told)
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """A proposal beside the facts of its key, sorted by what time has made of them."""
+
+    proposal: Proposal
+    known: Known
+    start: int
+    current: tuple[KnownFact, ...]
+    displaced: tuple[KnownFact, ...]
+    coming: tuple[KnownFact, ...]
+    many: bool
+
+
+def _view(proposal: Proposal, known: Known) -> _View:
+    standing = [fact for fact in known.facts if fact.status in ("active", "conflict")]
+    coming = tuple(fact for fact in standing if fact.valid_from > known.now)
+    begun = [fact for fact in standing if fact.valid_from <= known.now]
+    displaced = tuple(fact for fact in begun if _is_displaced(fact, begun))
+    current = tuple(
+        fact
+        for fact in begun
+        if (fact.valid_until is None or fact.valid_until > known.now) and fact not in displaced
+    )
+    return _View(
+        proposal=proposal,
+        known=known,
+        start=known.now if proposal.valid_from is None else proposal.valid_from,
+        current=current,
+        displaced=displaced,
+        coming=coming,
+        many=proposal.many or any(fact.many for fact in current),
+    )
+
+
+def _is_displaced(fact: KnownFact, begun: Sequence[KnownFact]) -> bool:
+    """Whether the same client's later fact has begun: it was written ahead, so nothing retired this one."""
+    return not fact.many and any(
+        other.client == fact.client and not other.many and other.valid_from > fact.valid_from for other in begun
+    )
+
+
+def _decide_unkeyed(proposal: Proposal, known: Known, suspect: bool) -> Decision:
+    told = canonical_text(proposal.text)
+    for fact in known.facts:
+        if fact.status in ("active", "conflict") and canonical_text(fact.text) == told:
+            return Decision("agreed", AGREED_TEXT, agrees_with=fact.commitment)
+    if _has_ended(proposal, known.now):
+        return Decision("history", HISTORY_ENDED)
+    if suspect:
+        return Decision("held", HELD_ECHO, reason="possible_echo")
+    if proposal.provisional:
+        return Decision("held", HELD_PROVISIONAL, reason="provisional")
+    return Decision("stored", STORED)
+
+
+def _past(view: _View) -> Decision | None:
+    """History: what has ended, or begins before the record it would replace."""
+    proposal = view.proposal
+    ended = _has_ended(proposal, view.known.now)
+    own = [fact for fact in view.current if fact.client == view.known.client]
+    replaced = [fact for fact in own or view.current if not fact.many and not view.many]
+    behind = [fact for fact in replaced if fact.valid_from > view.start]
+    if not ended and not behind:
+        return None
+    for fact in view.known.facts:
+        if fact.status == "history" and fact.valid_from == view.start and _says_the_same(proposal, fact):
+            return Decision("agreed", AGREED_TEXT, agrees_with=fact.commitment)
+    if proposal.provisional:
+        return Decision("held", HELD_PROVISIONAL, reason="provisional")
+    if view.known.value_retired:
+        return Decision("history", HISTORY_RETIRED)
+    if ended:
+        return Decision("history", HISTORY_ENDED)
+    return Decision("history", HISTORY_SAME if _says_the_same(proposal, behind[0]) else HISTORY)
+
+
+def _agreement(view: _View) -> Decision | None:
+    """Nothing to do where the key says the same at the time the proposal speaks of."""
+    for fact in _holding(view):
+        if _says_the_same(view.proposal, fact):
+            message = AGREED_OPEN if fact.status == "conflict" else AGREED
+            return Decision("agreed", message, agrees_with=fact.commitment)
+    return None
+
+
+def _echo(view: _View) -> Decision | None:
+    """A retired value comes back through a reaffirmation alone, whatever its flags and its valid_from say."""
+    if view.known.lifted is not None:
+        return _settled(view, REAFFIRMED)
+    if view.known.value_retired or any(_says_the_same(view.proposal, fact) for fact in view.displaced):
+        return Decision("refused", REFUSED_ECHO, reason="echo")
+    return None
+
+
+def _refusable(view: _View) -> Decision | None:
+    return _restatement(view) or _valueless(view) or _provisional(view)
+
+
+def _restatement(view: _View) -> Decision | None:
+    """A restatement agrees with the record that its words fit best, and never retires one."""
+    if not view.proposal.restatement:
+        return None
+    holding = _holding(view)
+    if not holding:
+        return None
+    told = canonical_text(f"{view.proposal.value or ''} {view.proposal.text}")
+    best = max(holding, key=lambda fact: (canonical_text(fact.value or fact.text) in told, fact.valid_from))
+    return Decision("agreed", AGREED_RESTATEMENT, agrees_with=best.commitment)
+
+
+def _valueless(view: _View) -> Decision | None:
+    """Prose cannot be compared, so it may not take the place of a value."""
+    if view.proposal.value is None and any(fact.value is not None for fact in view.current):
+        return Decision("refused", REFUSED_VALUELESS, reason="valueless")
+    return None
+
+
+def _provisional(view: _View) -> Decision | None:
+    return Decision("held", HELD_PROVISIONAL, reason="provisional") if view.proposal.provisional else None
+
+
+def _settled(view: _View, message: str) -> Decision:
+    """The write of somebody who may say what holds: it takes the place of every client's record."""
+    if view.many or view.start > view.known.now:
+        return _landed(view)
+    retires = tuple(fact.commitment for fact in (*view.displaced, *view.current))
+    return Decision("superseded" if retires else "stored", message if retires else STORED, retires=retires)
+
+
+def _landed(view: _View) -> Decision:
+    """What the same client said before is replaced; what another client says stands beside it."""
+    if view.many:
+        return Decision("stored", STORED_MANY)
+    future = view.start > view.known.now
+    own = [fact for fact in (*view.displaced, *view.current) if not future]
+    own += [fact for fact in view.coming if future and fact.valid_from == view.start]
+    retires = tuple(fact.commitment for fact in own if fact.client == view.known.client)
+    conflicts = tuple(
+        fact.commitment
+        for fact in (*view.current, *view.coming)
+        if fact.client != view.known.client
+        and _overlaps(view, fact)
+        and not _says_the_same(view.proposal, fact)
+    )
+    if conflicts:
+        return Decision("conflict", CONFLICT_FUTURE if future else CONFLICT, retires=retires, conflicts=conflicts)
+    if retires:
+        return Decision("superseded", SUPERSEDED, retires=retires)
+    return Decision("stored", STORED_FUTURE if future else STORED)
+
+
+def _holding(view: _View) -> tuple[KnownFact, ...]:
+    """The facts that hold when the proposal begins: now, or later."""
+    if view.start <= view.known.now:
+        return view.current
+    begun = [fact for fact in (*view.current, *view.coming) if fact.valid_from <= view.start]
+    return tuple(
+        fact
+        for fact in begun
+        if (fact.valid_until is None or fact.valid_until > view.start) and not _is_displaced(fact, begun)
+    )
+
+
+def _overlaps(view: _View, fact: KnownFact) -> bool:
+    ends = view.proposal.valid_until
+    return (fact.valid_until is None or fact.valid_until > view.start) and (ends is None or fact.valid_from < ends)
+
+
+def _has_ended(proposal: Proposal, now: int) -> bool:
+    return proposal.valid_until is not None and proposal.valid_until <= now
+
+
+def _says_the_same(proposal: Proposal, fact: KnownFact) -> bool:
+    if proposal.value is None:
+        return canonical_text(proposal.text) == canonical_text(fact.text)
+    if fact.value is None:
+        return False
+    return proposal.value == fact.value or canonical_value(proposal.value) == canonical_value(fact.value)
