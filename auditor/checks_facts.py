@@ -117,7 +117,7 @@ def _compare(fact: FactRow, statement: Statement, expected: Folded) -> Iterator[
 
 
 def _status_finding(fact: FactRow, expected: Folded) -> Finding:
-    evidence = {
+    evidence: dict[str, str | int] = {
         "served": _word(fact.status),
         "stated": expected.status,
         "statement": expected.replaced_by or 0,

@@ -176,8 +176,9 @@ def check_times(
             findings.append(Finding("TIME_IMPLAUSIBLE", statement.row.place, what))
         latest = max(latest, at)
     last = statements[-1].recorded_at if statements else None
-    stated = rows.last_recorded_at
-    if rows.tenant_id is None and stated is not None and (stated < latest or last not in (None, stated)):
+    stated = rows.meta.get("recorded_at")
+    wrong = type(stated) is not int or stated < latest or last not in (None, stated)
+    if rows.tenant_id is None and statements and wrong:
         what = "The latest time that the store keeps is not that of its last statement."
         findings.append(Finding("FACT_ALTERED", "store.db meta recorded_at", what))
     return Outcome(tuple(findings), (Note("times", "recorded times compared in order", count),))

@@ -23,6 +23,7 @@ FOLDER: Final = "erasures/"
 MAX_MANIFEST_BYTES: Final = 80 * 1024 * 1024
 COMPLETE: Final = "closed_complete"
 _NAME: Final = re.compile(r"erasures/([1-9][0-9]{0,17})\.cose")
+_NOTHING_ERASED: Final = frozenset({"executing", "abandoned"})
 _SECOND: Final = 1_000_000
 _PARTS: Final = ("entry", "link", "link_salt", "content_hash")
 
@@ -61,7 +62,7 @@ def check_erasures(
 ) -> Outcome:
     """Tombstones, manifests, the statements that announce them and the store's own list, all four agreeing."""
     cases = _cases(rows, statements, files)
-    findings = list(_check_chain(rows, statements))
+    findings = [*_check_list(rows, statements), *_check_chain(rows, statements), *_check_tips(rows, cases)]
     present = {statement.row.commitment for statement in statements if statement.row.content is not None}
     manifests: dict[int, Manifest] = {}
     for case in cases:
@@ -107,7 +108,7 @@ def decode_manifest(data: bytes) -> Manifest:
 def _cases(rows: StoreRows, statements: Sequence[Statement], files: LogFiles) -> list[_Case]:
     tombstones = _numbered(statements, "erase")
     announced = _numbered(statements, "manifest")
-    listed = {row.number: row for row in rows.erasures}
+    listed = {row.tombstone: row for row in rows.erasures}
     named = set()
     if files.names is not None and rows.tenant_id is None:
         named = {int(match[1]) for name in files.names if (match := _NAME.fullmatch(name))}
@@ -116,10 +117,10 @@ def _cases(rows: StoreRows, statements: Sequence[Statement], files: LogFiles) ->
             number,
             tombstones.get(number),
             announced.get(number),
-            listed.get(number),
+            listed.get(tombstones[number].row.seq) if number in tombstones else None,
             files.read(f"{FOLDER}{number}.cose"),
         )
-        for number in sorted(named | tombstones.keys() | announced.keys() | listed.keys())
+        for number in sorted(named | tombstones.keys() | announced.keys())
     ]
 
 
@@ -131,6 +132,25 @@ def _numbered(statements: Sequence[Statement], kind: str) -> dict[int, Statement
             if type(number) is int and 0 < number < 10**18:
                 found.setdefault(number, statement)
     return found
+
+
+def _check_list(rows: StoreRows, statements: Sequence[Statement]) -> Iterator[Finding]:
+    """The store's own list names tombstones that are there, each once, or says that nothing was erased."""
+    tombstones = {
+        statement.row.seq
+        for statement in statements
+        if statement.link is not None and statement.link.kind == "erase"
+    }
+    seen = set()
+    for row in rows.erasures:
+        if row.tombstone is None:
+            if row.state not in _NOTHING_ERASED:
+                what = "The store lists an erasure as done, and names no tombstone for it."
+                yield Finding("ERASURE_STATE_FALSE", row.place, what)
+        elif row.tombstone not in tombstones or row.tombstone in seen:
+            what = "The store lists an erasure with a tombstone that is not there, or that another has."
+            yield Finding("ERASURE_STATE_FALSE", row.place, what)
+        seen.add(row.tombstone)
 
 
 def _check_chain(rows: StoreRows, statements: Sequence[Statement]) -> Iterator[Finding]:
@@ -160,9 +180,6 @@ def _check_case(case: _Case, asked: Asked) -> Iterator[Finding]:
         if case.data is not None or case.announced is not None:
             what = "A manifest speaks of an erasure for which the store has no tombstone."
             yield Finding("ERASURE_STATE_FALSE", case.place, what)
-        if case.row is not None and case.row.state != "executing":
-            what = "The store lists an erasure as done for which it has no tombstone."
-            yield Finding("ERASURE_STATE_FALSE", f"store.db erasures {case.number}", what)
         return
     if case.data is None or case.announced is None:
         if not _under_way(case, asked):
@@ -175,16 +192,15 @@ def _check_case(case: _Case, asked: Asked) -> Iterator[Finding]:
         yield from _check_announced(case, case.tombstone, case.announced, case.data)
     if case.row is None:
         what = "The store's list of erasures lacks one that it has a tombstone for."
-        yield Finding("ERASURE_STATE_FALSE", f"store.db erasures {case.number}", what)
+        yield Finding("ERASURE_STATE_FALSE", case.tombstone.row.place, what, {"number": case.number})
         return
     assert case.tombstone.link is not None
-    seq, request = case.tombstone.row.seq, case.tombstone.link.details.get("request")
-    if (case.row.tombstone, case.row.request) != (seq, request):
-        what = "The store's list of erasures names another tombstone or request than the log."
-        yield Finding("ERASURE_STATE_FALSE", f"store.db erasures {case.number}", what)
-    if case.row.manifest is not None and case.data is not None and case.row.manifest != case.data:
+    if case.row.request != case.tombstone.link.details.get("request"):
+        what = "The store's list of erasures names another request than the tombstone."
+        yield Finding("ERASURE_STATE_FALSE", case.row.place, what)
+    if not _under_way(case, asked) and case.row.manifest != case.data:
         what = "The manifest in the store is not the one beside the tiles."
-        yield Finding("MANIFEST_ALTERED", f"store.db erasures {case.number}", what)
+        yield Finding("MANIFEST_ALTERED", case.row.place, what)
 
 
 def _under_way(case: _Case, asked: Asked) -> bool:
@@ -264,6 +280,9 @@ def _check_state(
     if not targets:
         what = "The erasure names no statement: it verified nothing."
         yield Finding("ERASURE_EMPTY_SCOPE", case.place, what)
+    if case.row is not None and case.row.state != document.get("state"):
+        what = "The store calls the erasure by another state than its manifest."
+        yield Finding("ERASURE_STATE_FALSE", case.row.place, what)
     if document.get("state") != COMPLETE:
         return
     systems = [_map_of(system).get("result") for system in _list(document, "systems")]
@@ -289,6 +308,24 @@ def _check_previous(manifests: Mapping[int, Manifest]) -> Iterator[Finding]:
         if expected != b"" and manifest.document.get("previous") != expected:
             what = "The manifest does not name the digest of the one before it."
             yield Finding("MANIFEST_ALTERED", f"log {FOLDER}{number}.cose", what)
+
+
+def _check_tips(rows: StoreRows, cases: Sequence[_Case]) -> Iterator[Finding]:
+    """What the store would chain the next tombstone and manifest to is the last of each."""
+    if rows.tenant_id is not None:
+        return
+    tombstones = [case for case in cases if case.tombstone is not None]
+    manifests = [case for case in cases if case.announced is not None and case.data is not None]
+    tips: dict[str, tuple[int, bytes]] = {}
+    if tombstones and tombstones[-1].tombstone is not None:
+        tips["erasure.tombstone"] = (tombstones[-1].number, tombstones[-1].tombstone.row.commitment)
+    if manifests and manifests[-1].data is not None:
+        tips["erasure.manifest"] = (manifests[-1].number, hashlib.sha256(manifests[-1].data).digest())
+    for name in ("erasure.tombstone", "erasure.manifest"):
+        expected = cbor.encode(list(tips[name])) if name in tips else None
+        if rows.meta.get(name) != expected:
+            what = "The store would chain the next erasure to another than the last one."
+            yield Finding("FACT_ALTERED", f"store.db meta {name}", what)
 
 
 def _map(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:

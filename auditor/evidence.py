@@ -6,7 +6,7 @@ Read by `auditor.snapshot` and `auditor.log_files`; the checks take these values
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from memory.event import Link
@@ -87,6 +87,11 @@ class ErasureRow:
     tombstone: int | None
     manifest: bytes | None
 
+    @property
+    def place(self) -> str:
+        """Where it stands, for people."""
+        return f"store.db erasures {self.number}"
+
 
 @dataclass(frozen=True, slots=True)
 class StoreFlaw:
@@ -107,7 +112,7 @@ class StoreRows:
     erasures: tuple[ErasureRow, ...] = ()
     stray_contents: tuple[int, ...] = ()
     """Rows of `contents` that no row of `events` has the number of."""
-    last_recorded_at: int | None = None
+    meta: Mapping[str, int | bytes | str] = field(default_factory=dict)
     flaws: tuple[StoreFlaw, ...] = ()
     tenant_id: int | None = None
     """Set where the audit is of one tenant: the rows of others were not read."""

@@ -16,7 +16,9 @@ from tlog.errors import MalformedError
 class ByteSource(Protocol):
     """A file that is read in place."""
 
-    size_bytes: int
+    @property
+    def size_bytes(self) -> int:
+        """How long the file is."""
 
     def read(self, offset: int, size_bytes: int) -> bytes:
         """The bytes from `offset`, fewer at the end of the file."""

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from memory import canon_names
 from memory.canon_dates import read_date_or_time, starts_date
-from memory.canon_numbers import MAGNITUDES, NUMBER_WORDS
+from memory.canon_numbers import NUMBER_WORDS
 from memory.canon_text import fold_case, folded, normal, words
 from memory.canon_units import currency_codes, currency_signs, read_number, read_quantity
 
@@ -88,7 +88,11 @@ def words_beside(text: str, value: Canonical, rather: Collection[Canonical] = ()
     """
     base = normal(text)
     counts = {sum(1 for _ in words(form)) for kind, form in (value, *rather) if kind == "text"}
-    places = [(found, start, end) for found, start, end in _stated(base, counts) if found == value or found in rather]
+    places = [
+        (found, start, end)
+        for found, start, end in _stated(base, counts)
+        if found == value or found in rather
+    ]
     outer = [(start, end) for found, start, end in places if found in rather]
     for found, start, end in places:
         if found == value and not any(a <= start and end <= b and (a, b) != (start, end) for a, b in outer):
@@ -158,7 +162,12 @@ def _without_ending(form: str) -> str:
     """A text without the quotes around it and the full stop after it."""
     if len(form) > 2 and form[0] == form[-1] and form[0] in "\"'`" and form[0] not in form[1:-1]:
         form = form[1:-1].strip()
-    if form.endswith((".", "。")) and len(form) > 2 and not form[:-1].endswith((".", "。")) and not form[:-1].isdigit():
+    if (
+        form.endswith((".", "。"))
+        and len(form) > 2
+        and not form[:-1].endswith((".", "。"))
+        and not form[:-1].isdigit()
+    ):
         form = form[:-1].rstrip()
     return form
 
@@ -229,7 +238,9 @@ def _first_word_pattern() -> re.Pattern[str]:
 
 @cache
 def _address_pattern() -> re.Pattern[str]:
-    return re.compile(r"(?:mailto:)?<?(?P<address>[^\s@<>,;:\"()\[\]]{1,64}@[^\s@<>,;:\"()\[\]]{1,90}?)>?\.?", re.IGNORECASE)
+    return re.compile(
+        r"(?:mailto:)?<?(?P<address>[^\s@<>,;:\"()\[\]]{1,64}@[^\s@<>,;:\"()\[\]]{1,90}?)>?\.?", re.IGNORECASE
+    )
 
 
 @cache

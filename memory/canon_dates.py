@@ -26,7 +26,9 @@ _MONTHS: Final = (
     "november nov novembre noviembre novembro",
     "december dec dezember dez decembre diciembre dezembro dicembre",
 )
-_WEEKDAYS: Final = "monday mon tuesday tue tues wednesday wed thursday thu thurs friday fri saturday sat sunday sun"
+_WEEKDAYS: Final = (
+    "monday mon tuesday tue tues wednesday wed thursday thu thurs friday fri saturday sat sunday sun"
+)
 _WEEKDAY_NUMBERS: Final = (0, 0, 1, 1, 1, 2, 2, 3, 3, 3, 4, 4, 5, 5, 6, 6)
 _DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _MINUTES_A_DAY: Final = 24 * 60
@@ -101,7 +103,11 @@ def _spelled_date(parts: list[str], weekday: int | None) -> tuple[str, str] | No
         return None
     if len(numbers) == 2:
         return _date(int(numbers[1]), month, int(day[1]), weekday)
-    return ("date", f"--{month:02}-{int(day[1]):02}") if 1 <= int(day[1]) <= _DAYS[month - 1] and weekday is None else None
+    return (
+        ("date", f"--{month:02}-{int(day[1]):02}")
+        if 1 <= int(day[1]) <= _DAYS[month - 1] and weekday is None
+        else None
+    )
 
 
 def _date(year: int, month: int, day: int, weekday: int | None = None) -> tuple[str, str] | None:
@@ -130,7 +136,9 @@ def _read_time(text: str) -> tuple[str, str] | None:
     if hour > 23 or minute > 59 or second > 59:
         return None
     fraction = (match["fraction"] or "").rstrip("0")
-    return f"{hour:02}:{minute:02}:{second:02}{'.' if fraction else ''}{fraction}", _said_with_time(match["tail"].strip())
+    return f"{hour:02}:{minute:02}:{second:02}{'.' if fraction else ''}{fraction}", _said_with_time(
+        match["tail"].strip()
+    )
 
 
 def _said_with_time(tail: str) -> str:

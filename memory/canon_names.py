@@ -15,27 +15,26 @@ from typing import Final
 from memory.canon_text import folded, unspaced
 
 # Words that say nothing about what a sentence is about, and words for the act of telling it.
-_JOINING: Final = frozenset(
-    "a about above actually after again all already also always am an and any are as at back be because been "
-    "before being below between both but by can confirm confirmed confirming correct corrected correction could "
-    "currently did discussed do does done down during each earlier either else ever every few for from fyi get "
-    "gets got had has have having he heads her here hers him his how i if in into is it its just keep know last "
-    "later let like make may me mentioned might more most much must my near need needs never new no noted noting nor not "
-    "note now of off on once one only or other our out over own per please previously quite rather recall remember "
-    "reminder said same say says see set shall she should since so some still such than that the their them then "
-    "there these they this those through to too under until up update updated upon us use used uses using very via "
-    "was we were what when where which while who whom whose why will with within without would yes yet you your s t re ve ll "
-    "が は を に の と で も へ や か な です ます した する して から まで など より "
-    "的 了 在 是 和 与 也 都 "
-    "der die das ein eine ist im und le la les un une est et el los las es y de du des en dans con para por o os "
-    "um uma e no na em".split()
-)
+_JOINING_WORDS: Final = """
+a about above actually after again all already also always am an and any are as at back be because been before
+being below between both but by can confirm confirmed confirming correct corrected correction could currently did
+discussed do does done down during each earlier either else ever every few for from fyi get gets got had has have
+having he her here hers him his how i if in into is it its just keep know last later let like make may me mentioned
+might more most much must my need needs never new no noted noting nor not note now of off on once one only or other
+our out over own per please previously quite rather recall remember reminder said same say says see set shall she
+should since so some still such than that the their them then there these they this those through to too under until
+up update updated upon us use used uses using very via was we were what when where which while who whom whose why
+will with within without would yes yet you your s t re ve ll
+が は を に の と で も へ や か な です ます した する して から まで など より 的 了 在 是 和 与 也 都
+der die das ein eine ist im und le la les un une est et el los las es y de du des en dans con para por o os um uma e
+na em
+"""
 # Heads of keys that many keys share: user/city is about the city.
-_SHARED_HEADS: Final = frozenset(
-    "user users me my self person people profile preference preferences pref prefs setting settings config "
-    "configuration option options fact facts memory note notes info general default global current app agent "
-    "client customer account project team company org organization organisation system service".split()
-)
+_SHARED_HEAD_WORDS: Final = """
+user me my self person people profile preference pref setting config configuration option fact memory note info
+general default global current app agent client customer account project team company org organization organisation
+system service
+"""
 
 
 def naming_words(text: str) -> Iterator[str]:
@@ -46,7 +45,7 @@ def naming_words(text: str) -> Iterator[str]:
             yield from _pairs(word)
         elif not word.isdigit():
             word = _singular(word)
-            if word not in _JOINING:
+            if word not in _joining():
                 yield word
 
 
@@ -58,7 +57,7 @@ def identifying_words(key_words: list[str]) -> frozenset[str]:
     listed = [list(naming_words(word)) for word in key_words]
     listed = [words for words in listed if words]
     if len(listed) > 1:
-        shared = all(word in _SHARED_HEADS for word in listed[0])
+        shared = all(word in _shared_heads() for word in listed[0])
         listed = listed[1:] if shared else listed[:-1]
     return frozenset(word for words in listed for word in words)
 
@@ -72,17 +71,31 @@ def _singular(word: str) -> str:
 def _pairs(run: str) -> Iterator[str]:
     """Neighbouring characters of a run without spaces: the shortest pieces that name anything there."""
     if len(run) == 1:
-        if run not in _JOINING:
+        if run not in _joining():
             yield run
-    elif not (len(run) <= 3 and run in _JOINING):
+    elif not (len(run) <= 3 and run in _joining()):
         yield from (run[place : place + 2] for place in range(len(run) - 1))
 
 
 def _without_marks(text: str) -> str:
     if text.isascii():
         return text
-    plain = "".join(c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c) != "Mn" or c in "\u3099\u309a")
+    plain = "".join(
+        c
+        for c in unicodedata.normalize("NFD", text)
+        if unicodedata.category(c) != "Mn" or c in "\u3099\u309a"
+    )
     return unicodedata.normalize("NFC", plain)
+
+
+@cache
+def _joining() -> frozenset[str]:
+    return frozenset(_singular(word) for word in _JOINING_WORDS.split())
+
+
+@cache
+def _shared_heads() -> frozenset[str]:
+    return frozenset(_SHARED_HEAD_WORDS.split())
 
 
 @cache

@@ -12,13 +12,13 @@ from typing import Final, NamedTuple
 # Longer ones are identifiers, not amounts.
 MAX_DIGITS: Final = 40
 
-_SMALL: Final = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-    "seventeen eighteen nineteen"
-).split()
-_TENS: Final = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-NUMBER_WORDS: Final = {word: value for value, word in enumerate(_SMALL)} | {
-    word: 10 * value for value, word in enumerate(_TENS, start=2)
+_SMALL: Final = """
+zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
+eighteen nineteen
+"""
+_TENS: Final = "twenty thirty forty fifty sixty seventy eighty ninety"
+NUMBER_WORDS: Final = {word: value for value, word in enumerate(_SMALL.split())} | {
+    word: 10 * value for value, word in enumerate(_TENS.split(), start=2)
 }
 MAGNITUDES: Final = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 

@@ -59,7 +59,9 @@ def normal(text: str) -> str:
     if not text.isascii():
         text = _one_form(text)
     if not text.isprintable():
-        text = "".join(" " if c.isspace() else c for c in text if c.isspace() or unicodedata.category(c) != "Cc")
+        text = "".join(
+            " " if c.isspace() else c for c in text if c.isspace() or unicodedata.category(c) != "Cc"
+        )
     return " ".join(text.split())
 
 
@@ -124,7 +126,9 @@ def _table() -> dict[int, str | None]:
 def _word_pattern() -> re.Pattern[str]:
     word = f"[^{_BETWEEN_WORDS}{_UNSPACED}{_KATAKANA}]"
     # A full stop belongs to a word that goes on after it, or that begins with it as .5 does.
-    return re.compile(f"[{_UNSPACED}]|[{_KATAKANA}]+|(?:\\.(?=\\d)|(?!\\.){word})(?:(?!\\.){word}|\\.(?={word}))*")
+    return re.compile(
+        f"[{_UNSPACED}]|[{_KATAKANA}]+|(?:\\.(?=\\d)|(?!\\.){word})(?:(?!\\.){word}|\\.(?={word}))*"
+    )
 
 
 @cache

@@ -28,7 +28,13 @@ _UNITS: Final = (
     ("second", 1, -9, "ns nanosecond nanoseconds", ""),
     ("second", 1, -6, "μs us microsecond microseconds", ""),
     ("second", 1, -3, "ms msec msecs millisecond milliseconds", ""),
-    ("second", 1, 0, "s sec secs second seconds sekunde sekunden seconde secondes segundo segundos 秒 秒間", ""),
+    (
+        "second",
+        1,
+        0,
+        "s sec secs second seconds sekunde sekunden seconde secondes segundo segundos 秒 秒間",
+        "",
+    ),
     ("second", 60, 0, "min mins minute minutes minuten minuto minutos 分 分間 分钟 分鐘", ""),
     ("second", 3600, 0, "h hr hrs hour hours stunde stunden heure heures hora horas 時間 小时 小時", ""),
     ("second", 86400, 0, "d day days tag tage tagen jour jours día días dia dias 日間 天", ""),
@@ -87,7 +93,13 @@ _UNITS: Final = (
     ("pixel", 1, 0, "px pixel pixels", ""),
     ("times", 1, 0, "x × times", ""),
 )
-_PREFIXES: Final = (("k", 3, "kilo"), ("m", 6, "mega"), ("g", 9, "giga"), ("t", 12, "tera"), ("p", 15, "peta"))
+_PREFIXES: Final = (
+    ("k", 3, "kilo"),
+    ("m", 6, "mega"),
+    ("g", 9, "giga"),
+    ("t", 12, "tera"),
+    ("p", 15, "peta"),
+)
 
 # Names of one currency. Dollar, yen and pound signs stand for the currency they stand for most often; a
 # currency that names its country (CA$, 'Canadian dollars') is never one of these.
@@ -214,7 +226,7 @@ def _money(text: str) -> tuple[str, str] | None:
         return None
     magnitude = after["magnitude"]
     power = MAGNITUDES.get(magnitude, _MONEY_MAGNITUDES.get(magnitude)) if magnitude else 0
-    if power is None or currency is None and not after["name"]:
+    if power is None or (currency is None and not after["name"]):
         return None
     if after["name"]:
         if currency not in (None, _currency(after["name"])):
@@ -264,7 +276,9 @@ def _units() -> tuple[dict[str, Unit], dict[str, Unit]]:
         rate = Unit("bit a second", 1, power)
         names.update(dict.fromkeys((f"{letter}bit/s", f"{letter}bits/s"), rate))
         symbols.update(dict.fromkeys((f"{upper}bps", f"{letter}bps", f"{upper}b/s", f"{upper}BPS"), rate))
-        symbols.update(dict.fromkeys((f"{upper}B/s", f"{letter}B/s", f"{upper}Bps"), Unit("byte a second", 1, power)))
+        symbols.update(
+            dict.fromkeys((f"{upper}B/s", f"{letter}B/s", f"{upper}Bps"), Unit("byte a second", 1, power))
+        )
     return symbols, names
 
 
@@ -281,7 +295,9 @@ def _currency_names() -> str:
 
 @cache
 def _unit_pattern() -> re.Pattern[str]:
-    return re.compile(r"(?:(?P<hyphen>-)| )?(?P<name>[^\d,;-]+?)(?:(?:,? and |, )(?P<joined>.+)| ?(?P<next>\d.*))?$")
+    return re.compile(
+        r"(?:(?P<hyphen>-)| )?(?P<name>[^\d,;-]+?)(?:(?:,? and |, )(?P<joined>.+)| ?(?P<next>\d.*))?$"
+    )
 
 
 @cache

@@ -43,10 +43,10 @@ def watch_bystanders(view: Snapshot, seqs: Sequence[int]) -> tuple[Bystander, ..
     """Some records next to those that will be erased: where a delete goes too far, it hits these first."""
     taken = set(seqs)
     found: list[Bystander] = []
-    for seq in sorted({near for seq in seqs[:BYSTANDERS] for near in (seq - 1, seq + 1)} - taken):
-        digest = _digest(view, seq)
+    for near in sorted({seq + step for seq in seqs[:BYSTANDERS] for step in (-1, 1)} - taken):
+        digest = _digest(view, near)
         if digest is not None and len(found) < BYSTANDERS:
-            found.append(Bystander(seq, digest))
+            found.append(Bystander(near, digest))
     return tuple(found)
 
 
@@ -58,14 +58,12 @@ def check_bystanders(view: Snapshot, watched: Sequence[Bystander]) -> Check:
 
 
 def check_structure(view: Snapshot, seqs: Sequence[int]) -> Check:
-    """Whether every erased statement is there without its content, and its link still opens it."""
+    """Whether every erased statement is still there, and nothing of its content is."""
     remaining = 0
     for seq in seqs:
         row = view.event_by_seq(seq)
         if row is None or row.content is not None or row.content_salt is not None:
             remaining += 1
-            continue
-        event.open_link(row.commitment, row.link, row.link_salt, row.content_hash)
     counts = {"contents": len(seqs), "remaining": remaining}
     return check(
         "structure", "found" if remaining else "clean", counts, ["content_present"] if remaining else []

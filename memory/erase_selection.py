@@ -66,16 +66,20 @@ class Selection:
     acts: tuple[EventRow, ...] = ()
 
     @property
+    def statements(self) -> tuple[tuple[int, bytes], ...]:
+        """The number and the commitment of each statement in it, in order."""
+        rows: tuple[SelectedFact | EventRow, ...] = (*self.facts, *self.copies, *self.acts)
+        return tuple(sorted((row.seq, row.commitment) for row in rows))
+
+    @property
     def seqs(self) -> tuple[int, ...]:
         """The numbers of all statements in it, in order."""
-        return tuple(sorted(row.seq for row in (*self.facts, *self.copies, *self.acts)))
+        return tuple(seq for seq, _ in self.statements)
 
     @property
     def commitments(self) -> tuple[bytes, ...]:
         """The commitments of all statements in it, in the order of the statements."""
-        return tuple(
-            row.commitment for row in sorted((*self.facts, *self.copies, *self.acts), key=lambda row: row.seq)
-        )
+        return tuple(commitment for _, commitment in self.statements)
 
     @property
     def derived(self) -> int:

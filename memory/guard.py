@@ -19,12 +19,16 @@ Word = TypeVar("Word", str, bytes)
 
 STORED: Final = "Stored."
 STORED_MANY: Final = "Stored beside the other values of this key; retract one to remove it."
-STORED_FUTURE: Final = "Stored for later: it becomes current at its valid_from, and the present record stands until then."
+STORED_FUTURE: Final = (
+    "Stored for later: it becomes current at its valid_from, and the present record stands until then."
+)
 SUPERSEDED: Final = "Stored as the current record of this key; what it replaces is kept as history."
 REAFFIRMED: Final = "Stored as the current record of this key, as reaffirmed; this stays marked."
 AGREED: Final = "Nothing changed: the current record of this key says the same already."
 AGREED_TEXT: Final = "Nothing changed: a record says the same already."
-AGREED_OPEN: Final = "Nothing changed: one side of an open conflict says the same already. Settle it with resolve."
+AGREED_OPEN: Final = (
+    "Nothing changed: one side of an open conflict says the same already. Settle it with resolve."
+)
 AGREED_RESTATEMENT: Final = (
     "Nothing changed: a restatement puts the current record in other words and stores no value. "
     "If the value is another one now, write it again without restatement."
@@ -58,7 +62,9 @@ REFUSED_VALUELESS: Final = (
     "Refused, nothing changed: the current record of this key has a value and this write has none. "
     "Write it with the value it states, or without the key if it is about something else."
 )
-HELD_PROVISIONAL: Final = "Held and not served, because it is provisional, until it is confirmed or discarded in review."
+HELD_PROVISIONAL: Final = (
+    "Held and not served, because it is provisional, until it is confirmed or discarded in review."
+)
 HELD_ECHO: Final = (
     "Held and not served: it seems to state a value that the record it is about has moved on from. "
     "A person can confirm or discard it in review; to correct a record, write with its key and value."
@@ -107,7 +113,9 @@ def history_end(proposal: Proposal, known: Known) -> int | None:
     return min(ends, default=None)
 
 
-def names(beside: Collection[Word] | None, key_words: Collection[Word], active_words: Collection[Word]) -> bool:
+def names(
+    beside: Collection[Word] | None, key_words: Collection[Word], active_words: Collection[Word]
+) -> bool:
     """Whether a text that states a retired value is about the key it was retired from.
 
     `beside`: what `canon.words_beside` leaves of the text; `key_words`: those of the key; `active_words`: the
@@ -122,7 +130,9 @@ def names(beside: Collection[Word] | None, key_words: Collection[Word], active_w
     return shared >= 2 or shared == len(beside)
 
 
-def states(text: str, retired: Canonical, key_words: Collection[str], active: Sequence[tuple[str, str | None]]) -> bool:
+def states(
+    text: str, retired: Canonical, key_words: Collection[str], active: Sequence[tuple[str, str | None]]
+) -> bool:
     """Whether a text states a value that the key it names has retired; `active`: its active texts and values."""
     current = [canonical_value(value if value is not None else told) for told, value in active]
     beside = words_beside(text, retired, current)
@@ -167,7 +177,8 @@ def _view(proposal: Proposal, known: Known) -> _View:
 def _is_displaced(fact: KnownFact, begun: Sequence[KnownFact]) -> bool:
     """Whether the same client's later fact has begun: it was written ahead, so nothing retired this one."""
     return not fact.many and any(
-        other.client == fact.client and not other.many and other.valid_from > fact.valid_from for other in begun
+        other.client == fact.client and not other.many and other.valid_from > fact.valid_from
+        for other in begun
     )
 
 
@@ -275,7 +286,9 @@ def _landed(view: _View) -> Decision:
         and not _says_the_same(view.proposal, fact)
     )
     if conflicts:
-        return Decision("conflict", CONFLICT_FUTURE if future else CONFLICT, retires=retires, conflicts=conflicts)
+        return Decision(
+            "conflict", CONFLICT_FUTURE if future else CONFLICT, retires=retires, conflicts=conflicts
+        )
     if retires:
         return Decision("superseded", SUPERSEDED, retires=retires)
     return Decision("stored", STORED_FUTURE if future else STORED)
@@ -295,7 +308,9 @@ def _holding(view: _View) -> tuple[KnownFact, ...]:
 
 def _overlaps(view: _View, fact: KnownFact) -> bool:
     ends = view.proposal.valid_until
-    return (fact.valid_until is None or fact.valid_until > view.start) and (ends is None or fact.valid_from < ends)
+    return (fact.valid_until is None or fact.valid_until > view.start) and (
+        ends is None or fact.valid_from < ends
+    )
 
 
 def _has_ended(proposal: Proposal, now: int) -> bool:

@@ -65,6 +65,7 @@ class FactRow:
     recorded_at: int
     replaced_at: int | None
     replaced_by: int | None
+    end_erased: bool
     content: Mapping[str, Any]
 
     @property

@@ -56,15 +56,19 @@ CREATE TABLE facts (
   agent_tag BLOB NOT NULL,
   key_tag BLOB,                         -- keyed hash of (agent, canonical key); NULL without a key
   subject_tag BLOB,
+  text_tag BLOB NOT NULL,               -- keyed hash of (agent, the text without case and white space)
   status TEXT NOT NULL,
   valid_from INTEGER NOT NULL,
   valid_until INTEGER,
   recorded_at INTEGER NOT NULL,
   replaced_at INTEGER,
-  replaced_by INTEGER                   -- seq of the event that retired or retracted it
+  replaced_by INTEGER,                  -- seq of the event that retired or retracted it
+  end_erased INTEGER NOT NULL DEFAULT 0 -- 1 once that event's content is erased: it is served no more
 );
 CREATE INDEX facts_key ON facts (tenant, key_tag, status, seq) WHERE key_tag IS NOT NULL;
 CREATE INDEX facts_subject ON facts (tenant, subject_tag, seq) WHERE subject_tag IS NOT NULL;
+CREATE INDEX facts_lost ON facts (tenant, key_tag) WHERE end_erased;
+CREATE INDEX facts_text ON facts (tenant, text_tag, seq);
 CREATE INDEX facts_agent ON facts (tenant, agent_tag, status, seq);
 
 -- Words of facts that a read may find: contentless, so that a row is deleted by the text it was made of.

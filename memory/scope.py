@@ -41,6 +41,10 @@ class Scope:
         """The tag of a subject: one for all its spellings."""
         return self._tag("subject", canon.canonical_key(subject))
 
+    def text_tag(self, text: str) -> bytes:
+        """The tag of a text, by which a verbatim repeat of it is known."""
+        return self._tag("text", canon.canonical_text(text))
+
     def value_tag(self, value: canon.Canonical) -> bytes:
         """The tag of one canonical form of a value."""
         return self._tag("value", str(canon.VERSION), value.kind, value.form)

@@ -226,6 +226,12 @@ def _erase_one(txn: Txn, tenant_id: int, seq: int) -> int:
             "INSERT INTO search (search, rowid, scope, key, value, body, grams) VALUES ('delete', ?, ?, ?, ?, ?, ?)",
             (seq, *document.columns),
         )
+    # What this statement ended was known to end by its content: that is served no more.
+    txn.connection.execute(
+        """UPDATE facts SET end_erased = 1 WHERE tenant = ?1 AND replaced_by = ?2
+           AND seq IN (SELECT target FROM acts WHERE seq = ?2)""",
+        (tenant_id, seq),
+    )
     txn.connection.execute("DELETE FROM facts WHERE seq = ?", (seq,))
     txn.connection.execute("DELETE FROM contents WHERE seq = ?", (seq,))
     txn.connection.execute("DELETE FROM tokens WHERE tenant = ? AND target = ?", (tenant_id, seq))

@@ -34,7 +34,7 @@ _EVENT: Final = """
 """
 _FACT: Final = """
     SELECT f.seq, f.tenant, e.commitment, e.entry_index, f.agent_tag, f.key_tag, f.status, f.valid_from,
-           f.valid_until, f.recorded_at, f.replaced_at, f.replaced_by, c.content
+           f.valid_until, f.recorded_at, f.replaced_at, f.replaced_by, f.end_erased, c.content
     FROM facts f CROSS JOIN events e ON e.seq = f.seq CROSS JOIN contents c ON c.seq = f.seq
 """
 _ERASURE: Final = "SELECT number, tenant, request, state, tombstone, detail, manifest FROM erasures"
@@ -210,15 +210,44 @@ class Snapshot:
         )
         return tuple(_fact(row) for row in rows)
 
-    def has_lost_successor(self, tenant_id: int, key_tag: bytes) -> bool:
-        """Whether a fact of the key was replaced by one that is erased."""
-        row = self.one(
-            """SELECT 1 FROM facts f WHERE f.tenant = ? AND f.key_tag = ? AND f.status = 'superseded'
-               AND NOT EXISTS (SELECT 1 FROM contents c WHERE c.seq = f.replaced_by) LIMIT 1""",
+    def facts_of_text(self, tenant_id: int, text_tag: bytes, statuses: Sequence[Status]) -> tuple[FactRow, ...]:
+        """The facts of a scope that say the same in so many words, of some statuses."""
+        rows = self.rows(
+            f"{_FACT} WHERE f.tenant = ? AND f.text_tag = ? AND f.status IN ({_marks(statuses)}) ORDER BY f.seq",
             tenant_id,
-            key_tag,
+            text_tag,
+            *statuses,
         )
-        return row is not None
+        return tuple(_fact(row) for row in rows)
+
+    def lost_ends(self, tenant_id: int, key_tag: bytes) -> tuple[FactRow, ...]:
+        """The facts of a key that were ended by a statement which is erased since."""
+        rows = self.rows(
+            f"{_FACT} WHERE f.tenant = ? AND f.key_tag = ? AND f.end_erased ORDER BY f.seq", tenant_id, key_tag
+        )
+        return tuple(_fact(row) for row in rows)
+
+    def story_of_key(self, tenant_id: int, key_tag: bytes) -> tuple[EventRow, ...]:
+        """The writes of a key and whatever acted on them, in order."""
+        return self._story(
+            "SELECT seq FROM facts WHERE tenant = ?1 AND key_tag = ?2", "f.key_tag = ?2", tenant_id, key_tag
+        )
+
+    def story_of_fact(self, tenant_id: int, seq: int) -> tuple[EventRow, ...]:
+        """A write and whatever acted on it, in order."""
+        return self._story("SELECT seq FROM facts WHERE tenant = ?1 AND seq = ?2", "f.seq = ?2", tenant_id, seq)
+
+    def _story(self, writes: str, which: str, tenant_id: int, value: object) -> tuple[EventRow, ...]:
+        rows = self.rows(
+            f"""{_EVENT} WHERE e.seq IN (
+                    {writes} UNION
+                    SELECT a.seq FROM facts f CROSS JOIN acts a ON a.tenant = f.tenant AND a.target = f.seq
+                    WHERE f.tenant = ?1 AND {which})
+                ORDER BY e.seq""",
+            tenant_id,
+            value,
+        )
+        return tuple(EventRow(*row) for row in rows)
 
     def search(
         self, tenant_id: int, agent_tag: bytes, match: str, statuses: Sequence[Status], limit: int
@@ -271,14 +300,20 @@ class Snapshot:
             for tag in value_tags
         )
 
-    def longest_retired(self, tenant_id: int, agent_tag: bytes) -> int:
-        """The most words that a retired value of a scope has; 0 if there is none."""
-        row = self.one(
-            "SELECT word_count FROM ledger WHERE tenant = ? AND agent_tag = ? ORDER BY word_count DESC LIMIT 1",
-            tenant_id,
-            agent_tag,
-        )
-        return 0 if row is None else int(row[0])
+    def retired_word_counts(self, tenant_id: int, agent_tag: bytes) -> tuple[int, ...]:
+        """The different numbers of words that retired values of a scope have."""
+        counts: list[int] = []
+        while True:
+            row = self.one(
+                """SELECT word_count FROM ledger WHERE tenant = ? AND agent_tag = ? AND word_count > ?
+                   ORDER BY word_count LIMIT 1""",
+                tenant_id,
+                agent_tag,
+                counts[-1] if counts else -1,
+            )
+            if row is None:
+                return tuple(counts)
+            counts.append(row[0])
 
     def ledger_hits(self, tenant_id: int, value_tag: bytes, now: int) -> tuple[LedgerHit, ...]:
         """The keys of a scope that retired this value."""

@@ -41,6 +41,7 @@ class NewFact:
     agent_tag: bytes
     key_tag: bytes | None
     subject_tag: bytes | None
+    text_tag: bytes
     status: Status
     valid_from: int
     valid_until: int | None
@@ -193,15 +194,16 @@ class Txn:
     def add_fact(self, made: EventRow, fact: NewFact) -> None:
         """The row of a write in the cache of the fold."""
         self.connection.execute(
-            """INSERT INTO facts (seq, tenant, agent_tag, key_tag, subject_tag, status, valid_from, valid_until,
-                                  recorded_at)
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+            """INSERT INTO facts (seq, tenant, agent_tag, key_tag, subject_tag, text_tag, status, valid_from,
+                                  valid_until, recorded_at)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
             (
                 made.seq,
                 made.tenant_id,
                 fact.agent_tag,
                 fact.key_tag,
                 fact.subject_tag,
+                fact.text_tag,
                 fact.status,
                 fact.valid_from,
                 fact.valid_until,

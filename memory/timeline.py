@@ -57,6 +57,7 @@ class FactState:
     valid_from: int
     valid_until: int | None
     recorded_at: int
+    valid_from_declared: bool = False
     ends_at: int | None = None
     replaced_at: int | None = None
     replaced_by: int | None = None
@@ -97,33 +98,37 @@ def recorded_by(events: Sequence[TimelineEvent], as_recorded: int) -> tuple[Time
 
 def fold(events: Iterable[TimelineEvent]) -> dict[bytes, FactState]:
     """The facts that statements in log order leave, by commitment; erased ones are not among them."""
-    known = tuple(events)
     facts: dict[bytes, FactState] = {}
+    ends: dict[bytes, _Ended] = {}
     clock = 0
-    for event in known:
-        clock = event.recorded_at if event.recorded_at is not None else clock
-        if event.kind == "write":
-            fact = _arrived(event)
-            if fact is not None:
-                facts[event.commitment] = fact
-        _apply(event, clock, facts)
-    return _with_ends(facts, {event.seq: event for event in known})
+    for event in events:
+        clock = clock if event.recorded_at is None else event.recorded_at
+        arrived = _arrived(event)
+        if arrived is not None:
+            facts[event.commitment] = arrived
+        _apply(event, clock, facts, ends)
+    return {commitment: _with_end(fact, facts, ends) for commitment, fact in facts.items()}
 
 
 def answer(facts: Iterable[FactState], as_of: int, now: int) -> Answer:
-    """What one key says at a time, from the states of its facts."""
-    holding = [fact for fact in facts if may_serve(fact.status, as_of, now) or fact.end_erased]
-    holding = [fact for fact in holding if _holds(fact, as_of)]
+    """What one key says at a time, from the states of all its facts.
+
+    Of facts with one value the one that began last answers, and beside it those of other clients that are in
+    conflict with it. One whose end is erased answers nothing, and hides what began before it.
+    """
+    holding = [
+        fact
+        for fact in facts
+        if _holds(fact, as_of) and (fact.end_erased or may_serve(fact.status, as_of, now))
+    ]
     many = [fact for fact in holding if fact.many and not fact.end_erased]
-    single = [fact for fact in holding if not fact.many]
-    if not single:
-        return Answer(tuple(many), content_erased=any(fact.end_erased for fact in holding))
-    latest = max(single, key=_order)
-    if latest.end_erased:
-        return Answer(tuple(many), content_erased=True)
+    single = [fact for fact in holding if not fact.many or fact.end_erased]
+    latest = max(single, key=_order, default=None)
+    if latest is None or latest.end_erased:
+        return Answer(tuple(many), content_erased=latest is not None)
     beside = _beside(latest, single)
-    served = tuple(sorted((*many, latest, *beside), key=lambda fact: fact.seq))
-    return Answer(served, conflict=bool(beside))
+    served = sorted((*many, latest, *beside), key=lambda fact: fact.seq)
+    return Answer(tuple(served), conflict=bool(beside))
 
 
 def current(facts: Iterable[FactState], now: int) -> Answer:
@@ -132,7 +137,9 @@ def current(facts: Iterable[FactState], now: int) -> Answer:
 
 
 def _arrived(event: TimelineEvent) -> FactState | None:
-    if event.recorded_at is None or event.valid_from is None or event.outcome not in _INITIAL_STATUS:
+    if event.kind != "write" or event.outcome is None or event.outcome not in _INITIAL_STATUS:
+        return None
+    if event.recorded_at is None or event.valid_from is None:
         return None
     return FactState(
         commitment=event.commitment,
@@ -143,4 +150,115 @@ def _arrived(event: TimelineEvent) -> FactState | None:
         valid_from=event.valid_from,
         valid_until=event.valid_until,
         recorded_at=event.recorded_at,
+        valid_from_declared=event.valid_from_declared,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """When a fact was replaced or retracted, by which statement, and which fact took its place, if one did."""
+
+    at: int
+    seq: int
+    by: bytes | None
+
+
+# What each act makes of its targets. `lifts` counts in a reaffirmation alone: a write that redeems a token
+# lifts a refusal too, and there the write becomes active, not the refusal.
+_BECOMES: Final[Mapping[str, Status]] = {
+    "conflicts": "conflict",
+    "confirms": "active",
+    "keeps": "active",
+    "lifts": "active",
+    "discards": "discarded",
+    "retires": "superseded",
+    "retracts": "retracted",
+}
+
+
+def _apply(
+    event: TimelineEvent, clock: int, facts: dict[bytes, FactState], ends: dict[bytes, _Ended]
+) -> None:
+    acts = event.acts
+    took = (
+        [event.commitment] if event.kind == "write" else [*acts.get("confirms", ()), *acts.get("keeps", ())]
+    )
+    if event.kind == "reaffirm":
+        took += acts.get("lifts", ())
+    for act, status in _BECOMES.items():
+        if act == "lifts" and event.kind != "reaffirm":
+            continue
+        for target in acts.get(act, ()):
+            if status in ("superseded", "retracted"):
+                by = took[0] if took and status == "superseded" else None
+                ends[target] = _Ended(clock, event.seq, by)
+            if target in facts:
+                facts[target] = _changed(facts[target], status, act, clock)
+    for target in acts.get("erases", ()):
+        facts.pop(target, None)
+
+
+def _changed(fact: FactState, status: Status, act: str, clock: int) -> FactState:
+    # A held or refused write is nobody's fact before it is let through, so unless its writer said since when
+    # it holds, it holds from then on.
+    if act in ("confirms", "lifts") and not fact.valid_from_declared:
+        return replace(fact, status=status, valid_from=max(fact.valid_from, clock))
+    return replace(fact, status=status)
+
+
+def _with_end(fact: FactState, facts: Mapping[bytes, FactState], ends: Mapping[bytes, _Ended]) -> FactState:
+    ended = ends.get(fact.commitment)
+    if ended is None or fact.status not in ("superseded", "retracted"):
+        return replace(fact, ends_at=fact.valid_until)
+    at: int | None
+    if ended.by is None:
+        at, erased = ended.at, False
+    elif ended.by in facts:
+        at, erased = facts[ended.by].valid_from, False
+    else:
+        at, erased = _end_of_erased(ended.by, facts, ends), True
+    bounds = [bound for bound in (at, fact.valid_until) if bound is not None]
+    return replace(
+        fact,
+        ends_at=min(bounds, default=None),
+        replaced_at=ended.at,
+        replaced_by=ended.seq,
+        end_erased=erased,
+    )
+
+
+def _end_of_erased(
+    commitment: bytes, facts: Mapping[bytes, FactState], ends: Mapping[bytes, _Ended]
+) -> int | None:
+    """When an erased fact certainly held no more: links tell what followed it, though not what it said."""
+    passed: set[bytes] = set()
+    while commitment not in passed:
+        passed.add(commitment)
+        ended = ends.get(commitment)
+        if ended is None:
+            return None
+        if ended.by is None:
+            return ended.at
+        if ended.by in facts:
+            return facts[ended.by].valid_from
+        commitment = ended.by
+    return None
+
+
+def _holds(fact: FactState, at: int) -> bool:
+    return fact.valid_from <= at and (fact.ends_at is None or at < fact.ends_at)
+
+
+def _order(fact: FactState) -> tuple[int, int]:
+    return fact.valid_from, fact.seq
+
+
+def _beside(latest: FactState, single: Sequence[FactState]) -> tuple[FactState, ...]:
+    """The other clients' facts in conflict with the latest, one a client."""
+    if latest.status != "conflict":
+        return ()
+    others: dict[str, FactState] = {}
+    for fact in sorted(single, key=_order):
+        if fact.status == "conflict" and fact.client != latest.client and not fact.end_erased:
+            others[fact.client] = fact
+    return tuple(others.values())

@@ -106,7 +106,7 @@ class Home:
 
     @cached_property
     def _parts(self) -> Parts:
-        from memory.erase_recovery import recover_if_needed
+        from memory.erase_record import recover_if_needed
         from memory.parts import Parts
         from memory.store import open_store
         from memory.vault import Vault
@@ -155,6 +155,10 @@ class Home:
     def public_storage(self) -> DirectoryStorage:
         """The files that the log serves as they are: tiles, checkpoint, deletion manifests."""
         return DirectoryStorage(self.path / PUBLIC_LOG)
+
+    def has_public_file(self, path: str) -> bool:
+        """Whether the log serves a file of this name."""
+        return (self.path / PUBLIC_LOG / path).is_file()
 
     def log_signer(self) -> Ed25519NoteSigner:
         """What signs checkpoints."""

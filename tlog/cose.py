@@ -30,6 +30,7 @@ from tlog.cose_keys import (
     key_from_members,
     make_signer,
     require_algorithm,
+    sign_raw,
     verify_signature,
 )
 from tlog.errors import MalformedError, VerificationError
@@ -72,6 +73,7 @@ __all__ = [
     "from_public_key",
     "key_from_members",
     "make_signer",
+    "sign_raw",
     "verify_signature",
     # Messages.
     "MAX_MESSAGE_BYTES",
@@ -234,7 +236,7 @@ def sign1(
 ) -> bytes:
     """A signed COSE_Sign1 that carries `payload`; alg and kid of the signer join the protected headers."""
     encoded = _signer_headers(signer, protected)
-    signature = signer.sign(sig_structure(encoded, payload))
+    signature = sign_raw(signer, sig_structure(encoded, payload))
     return _assemble(encoded, dict(unprotected or {}), payload, signature)
 
 
@@ -247,7 +249,7 @@ def sign1_detached(
 ) -> bytes:
     """A signed COSE_Sign1 over `payload` that does not carry it."""
     encoded = _signer_headers(signer, protected)
-    signature = signer.sign(sig_structure(encoded, payload))
+    signature = sign_raw(signer, sig_structure(encoded, payload))
     return _assemble(encoded, dict(unprotected or {}), None, signature)
 
 

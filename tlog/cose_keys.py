@@ -242,6 +242,17 @@ def _ecdsa_sign(private_key: ec.EllipticCurvePrivateKey) -> Callable[[bytes], by
     return sign
 
 
+def sign_raw(signer: CoseSigner, to_be_signed: bytes) -> bytes:
+    """The signature of a signer that may live elsewhere, once it has the length that COSE gives it.
+
+    A KMS that answers with a DER signature would fill a log with entries that nobody can verify.
+    """
+    signature = signer.sign(to_be_signed)
+    if len(signature) != SIGNATURE_BYTES.get(signer.algorithm):
+        raise MalformedError(f"COSE signer: not a raw signature of algorithm {signer.algorithm}")
+    return signature
+
+
 def require_algorithm(key: CoseKey, algorithm: object) -> int:
     """`algorithm`, once it is one of ours and fits the type and the `alg` of `key`."""
     if type(algorithm) is not int or algorithm not in _KEY_TYPE:

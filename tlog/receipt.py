@@ -35,6 +35,7 @@ from tlog.cose import (
     encode_sign1,
     require_algorithm,
     sig_structure,
+    sign_raw,
     verify_signature,
 )
 from tlog.errors import MalformedError, VerificationError
@@ -178,7 +179,7 @@ def _sign(draft: _Draft, signer: CoseSigner) -> bytes:
     unprotected: dict[int | str, object] = {VDP: draft.proof}
     if draft.checkpoint is not None:
         unprotected[CHECKPOINT_LABEL] = draft.checkpoint
-    signature = signer.sign(sig_structure(protected, draft.root))
+    signature = sign_raw(signer, sig_structure(protected, draft.root))
     receipt = encode_sign1(protected, unprotected, None, signature)
     parse_receipt(receipt)  # what we write we can read
     return receipt
@@ -275,7 +276,11 @@ def verify_consistency_receipt(
         raise VerificationError("receipt: expected a consistency receipt", code="receipt_kind")
     if any(proof.first != old_size for proof in parsed.proofs):
         raise VerificationError("receipt: the proof starts from another tree size", code="proof")
-    roots = {_newer_root(proof, old_root) for proof in parsed.proofs}
+    # Both sizes are checked by the proof's own rules: nothing can be proved from an empty tree, or backwards.
+    roots = {
+        merkle.subtree_consistency_root(0, old_size, proof.second, old_root, proof.path)
+        for proof in parsed.proofs
+    }
     root = _signed_root(parsed, roots, key)
     proof = parsed.proofs[0]
     size_signed = _size_is_signed(parsed, {proof.second for proof in parsed.proofs})
@@ -289,13 +294,6 @@ def verify_consistency_receipt(
         size_signed,
         parsed.checkpoint,
     )
-
-
-def _newer_root(proof: Proof, old_root: bytes) -> bytes:
-    if not 0 < proof.first <= proof.second:
-        # From an empty tree nothing can be proved, and a tree never shrinks.
-        raise VerificationError("receipt: expected an older tree that is not empty", code="proof")
-    return merkle.subtree_consistency_root(0, proof.first, proof.second, old_root, proof.path)
 
 
 def _signed_root(receipt: Receipt, roots: set[bytes], key: CoseKey) -> bytes:

@@ -41,6 +41,7 @@ from tlog.cose import (
     encode_sign1,
     require_algorithm,
     sig_structure,
+    sign_raw,
     verify_sign1,
     verify_signature,
 )
@@ -95,7 +96,7 @@ def sign_statement(signer: CoseSigner, issuer: str, subject: str, payload_hash: 
     if len(payload_hash) != HASH_BYTES:
         raise MalformedError(f"statement: expected a commitment of {HASH_BYTES} bytes")
     protected = _encode_header(_Header(signer.algorithm, signer.kid, issuer, subject))
-    signature = signer.sign(sig_structure(protected, payload_hash))
+    signature = sign_raw(signer, sig_structure(protected, payload_hash))
     return b"".join(
         (
             b"\xd2\x84",

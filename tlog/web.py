@@ -313,7 +313,11 @@ class _Protocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # else an answer was begun already
             body = _problem_body(400, MalformedError.default_code, "this is not a valid HTTP/1.1 request")
-            headers = [(b"content-type", b"application/problem+json"), (b"connection", b"close")]
+            headers = [
+                (b"content-type", b"application/problem+json"),
+                (b"content-length", b"%d" % len(body)),
+                (b"connection", b"close"),
+            ]
             response = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
             for event in (response, h11.Data(data=body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")

@@ -193,6 +193,18 @@ def test_a_tag_is_read_only_where_it_is_asked_for() -> None:
             cbor.decode_tagged(18, bytes.fromhex(other), max_bytes=9)
 
 
+def test_a_declared_length_is_compared_before_anything_is_read() -> None:
+    for data in (
+        "5b4000000000000000",
+        "7b4000000000000000",
+        "9b4000000000000000",
+        "bb4000000000000000",
+        "4201",
+    ):
+        with pytest.raises(MalformedError, match="ends inside"):
+            cbor.decode(bytes.fromhex(data), max_bytes=LIMIT)
+
+
 def test_errors_never_repeat_content() -> None:
     secret = "a secret text"
     for data in (

@@ -189,6 +189,7 @@ def test_refuses_message(raw: bytes) -> None:
         (77, {}),
         ([77], {}),  # present, not understood
         ([78], {}),  # absent
+        ([16], {}),  # absent, though understood
         ([[1]], {}),
         ([{1: 1}], {}),
         ([b"\x01"], {}),

@@ -89,6 +89,24 @@ def test_a_key_is_used_with_its_own_algorithm_only(signer: PrivateKeySigner) -> 
             require_algorithm(signer.key, algorithm)
 
 
+@every_signer
+def test_a_key_without_alg_takes_no_algorithm_of_another_type(signer: PrivateKeySigner) -> None:
+    key = from_public_key(signer.key.public_key)
+    for other in SIGNERS.values():
+        if other.key.kty != key.kty:
+            with pytest.raises(VerificationError):
+                require_algorithm(key, other.algorithm)
+
+
+def test_an_ecdsa_signature_has_one_length() -> None:
+    # A zero in the middle would leave both numbers as they are.
+    signer = SIGNERS[ES256]
+    signature = signer.sign(b"message")
+    for padded in (signature[:32] + b"\x00" + signature[32:], b"\x00" + signature):
+        with pytest.raises(VerificationError, match="64 bytes"):
+            verify_signature(signer.key, ES256, b"message", padded)
+
+
 def test_a_key_without_alg_takes_both_names_of_its_algorithm() -> None:
     assert require_algorithm(from_public_key(ED.public_key()), ED25519) == ED25519
     assert require_algorithm(from_public_key(EC.public_key()), ESP256) == ESP256

@@ -257,7 +257,18 @@ def test_every_subtree_up_to_40() -> None:
                     continue
                 proof = prove_subtree(start, end, size, read)
                 assert list(proof) == subproof(start, end, 0, size, True)
-                verify_subtree_consistency(start, end, size, mth(start, end), mth(0, size), proof)
+                inner, outer = mth(start, end), mth(0, size)
+                verify_subtree_consistency(start, end, size, inner, outer, proof)
+                refused(start, end, size, OTHER, outer, proof)
+                refused(start, end, size, inner, OTHER, proof)
+                refused(start, end, size, inner, outer, proof[1:] if proof else (OTHER,))
+                with pytest.raises(VerificationError):  # whatever root a longer proof would lead to
+                    subtree_consistency_root(start, end, size, inner, (*proof, OTHER))
+
+
+def refused(start: int, end: int, size: int, inner: bytes, outer: bytes, proof: Sequence[bytes]) -> None:
+    with pytest.raises(VerificationError):
+        verify_subtree_consistency(start, end, size, inner, outer, proof)
 
 
 def test_accumulated_answers_of_the_merkle_tree_certificates_draft() -> None:
@@ -383,7 +394,7 @@ def test_inclusion_proof_holds_for_its_index_and_leaf_only(size: int, data: st.D
     with pytest.raises(VerificationError):
         verify_inclusion(index, size, OTHER, proof, mth(0, size))
     with pytest.raises(VerificationError):
-        verify_inclusion(index, size, LEAVES[index], (*proof, OTHER), mth(0, size))
+        inclusion_root(index, size, LEAVES[index], (*proof, OTHER))
     if proof:
         with pytest.raises(VerificationError):
             inclusion_root(index, size, LEAVES[index], proof[:-1])
@@ -408,6 +419,7 @@ def test_arbitrary_numbers_only_ever_raise_verification_errors(
     ("old", "new", "old_root", "new_root", "proof"),
     [
         (0, 1, EMPTY_ROOT, LEAVES[0], ()),
+        (0, 1, EMPTY_ROOT, EMPTY_ROOT, ()),
         (0, 1, OTHER, LEAVES[0], ()),
         (0, 1, EMPTY_ROOT, LEAVES[0], (LEAVES[0],)),
         (0, 0, EMPTY_ROOT, OTHER, ()),
@@ -430,6 +442,13 @@ def test_consistency_that_proves_nothing_is_refused(
 
 def test_two_empty_trees_are_consistent() -> None:
     verify_consistency(0, 0, EMPTY_ROOT, EMPTY_ROOT, ())
+
+
+def test_range_that_is_no_subtree_includes_nothing() -> None:
+    root = node_hash(LEAVES[1], LEAVES[2])
+    verify_inclusion(0, 2, LEAVES[1], (LEAVES[2],), root)
+    with pytest.raises(VerificationError):
+        verify_subtree_inclusion(1, 1, 3, LEAVES[1], (LEAVES[2],), root)
 
 
 def test_proof_from_size_0_is_empty() -> None:
@@ -458,8 +477,9 @@ def test_hash_of_another_length_is_refused(length: int) -> None:
         inclusion_root(0, 2, LEAVES[0], (wrong,))
     with pytest.raises(VerificationError):
         verify_consistency(1, 1, wrong, wrong, ())
-    with pytest.raises(VerificationError):
-        Frontier().append(wrong)
+    for leaves in ((wrong,), (wrong, LEAVES[0]), (LEAVES[0], wrong)):
+        with pytest.raises(VerificationError):
+            Frontier().extend(leaves)
 
 
 def test_reader_that_answers_wrongly_is_refused() -> None:

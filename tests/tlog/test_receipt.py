@@ -325,6 +325,22 @@ def test_consistency_proves_nothing_from_an_empty_tree_nor_backwards() -> None:
             verify_consistency_receipt(receipt, old_size, root, SIGNER.key)
 
 
+def test_a_relabelled_older_size_is_caught() -> None:
+    # The path from 4 to 16 leaves also fits the sizes 2 and 8.
+    path = list(consistency(4, 16).path)
+    protected = cbor.encode({label: value for label, value in HEADERS.items() if label != SIZE_LABEL})
+    signature = SIGNER.sign(sig_structure(protected, subtree(0, 16)))
+    for sizes, holds in (([4, 16], True), ([2, 8], False), ([4, 12], True)):
+        proofs: dict[int | str, object] = {396: {-2: [cbor.encode([*sizes, path])]}}
+        receipt = encode_sign1(protected, proofs, None, signature)
+        if holds:
+            verified = verify_consistency_receipt(receipt, 4, subtree(0, 4), SIGNER.key)
+            assert (verified.new_root, verified.size_signed) == (subtree(0, 16), False)
+        else:
+            with pytest.raises(VerificationError, match="another tree size"):
+                verify_consistency_receipt(receipt, 4, subtree(0, 4), SIGNER.key)
+
+
 def test_every_byte_of_a_consistency_receipt_is_bound() -> None:
     receipt = sign_consistency_receipt(SIGNER, ISSUER, SUBJECT, consistency(3, 8), None)
     for at in range(len(receipt)):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, mldsa
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,6 +27,7 @@ from tlog.cose import (
     encode_sign1,
     make_signer,
     sig_structure,
+    sign1,
     verify_sign1,
 )
 from tlog.errors import Error, MalformedError, VerificationError
@@ -64,6 +67,9 @@ def forge(headers: object, unprotected: object = None, payload: bytes | None = C
     protected = cbor.encode(headers)
     signature = SIGNER.sign(sig_structure(protected, payload or b""))
     return cbor.encode_tagged(18, [protected, {} if unprotected is None else unprotected, payload, signature])
+
+
+GOOD = forge(HEADERS)
 
 
 # Our shape
@@ -172,6 +178,8 @@ def test_every_byte_is_authenticated(signer: PrivateKeySigner) -> None:
         forge(HEADERS, payload=C + b"\x00"),
         forge(HEADERS, payload=b""),
         forge(HEADERS, payload=None),
+        GOOD[:-66] + b"\x59\x00\x40" + GOOD[-64:],
+        GOOD[:-66] + b"\x58\x14" + GOOD[-20:],
         b"",
         b"\xd2",
         b"\xd2\x84\x58",
@@ -179,7 +187,7 @@ def test_every_byte_is_authenticated(signer: PrivateKeySigner) -> None:
         b"\xd2\x84\x58\x17" + b"\x00" * 60,
         b"\x00" * (MAX_ENTRY_BYTES + 1),
     ],
-    ids=range(33),
+    ids=range(35),
 )
 def test_refuses_another_shape(entry: bytes) -> None:
     with pytest.raises(MalformedError):
@@ -197,6 +205,18 @@ def test_refuses_to_sign_what_would_not_parse() -> None:
     ):
         with pytest.raises(MalformedError):
             sign_statement(SIGNER, issuer, subject, payload_hash)
+
+
+def test_refuses_a_signer_that_answers_in_another_form() -> None:
+    # What most key services return for ECDSA is DER.
+    private_key = ec.derive_private_key(7, ec.SECP256R1())
+    der = replace(SIGNERS[2], sign=lambda message: private_key.sign(message, ec.ECDSA(hashes.SHA256())))
+    with pytest.raises(MalformedError, match="raw signature"):
+        sign_statement(der, ISSUER, SUBJECT, C)
+    with pytest.raises(MalformedError, match="raw signature"):
+        sign1(der, {}, b"payload")
+    with pytest.raises(MalformedError, match="raw signature"):
+        sign_statement(replace(SIGNER, algorithm=-999), ISSUER, SUBJECT, C)
 
 
 def test_the_kid_must_name_the_key() -> None:

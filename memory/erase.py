@@ -1,0 +1,382 @@
+"""Erasing: first a preview, then, with its token, for good.
+
+    preview → token → `executing` record → one transaction (content, words, hashes; tombstone) → WAL truncated
+            → checks and a scan of every file → signed manifest, in the store, in the outbox, beside the tiles
+
+The token is bound to the caller and to a digest of what the preview showed, and the digest is made again inside
+the erasing transaction: what somebody confirmed is what goes, or nothing does. One erasure runs at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import string
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from memory import erase_record as record
+from memory import store_erase
+from memory.erase_checks import (
+    Bystander,
+    check_bystanders,
+    check_residue,
+    check_structure,
+    watch_bystanders,
+)
+from memory.erase_needles import Needles, take_needles
+from memory.erase_selection import (
+    Disposition,
+    Request,
+    Selection,
+    complete,
+    mentioned,
+    nothing_matched,
+    parse_request,
+    select,
+)
+from memory.manifest_text import REASONS, STATES, sentences
+from memory.model import Principal
+from memory.principal import require
+from memory.scope import Scope, open_scope
+from memory.times import format_time
+from memory.vault import new_number
+from tlog.errors import Error, MalformedError, RefusedError
+
+if TYPE_CHECKING:
+    from memory.parts import Parts
+    from memory.store_read import Snapshot
+    from memory.store_write import Txn
+
+TOKEN_SECONDS: Final = 120
+_TOKEN_PURPOSE: Final = "forget"
+_MAX_TOKEN_CHARACTERS: Final = 128
+_CANARY_CHARACTERS: Final = 24
+
+
+def _no_failure(_: str) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """An erasure that is decided on: what it takes, and how it is recorded."""
+
+    kind: str
+    basis: str
+    select: Callable[[Snapshot, Scope], Selection]
+    admit: Callable[[Txn, Scope, Selection], Disposition]
+    ledger: Callable[[Scope], dict[str, bytes]]
+    mentions: Callable[[Snapshot, Scope, Selection], dict[str, int]]
+
+
+@dataclass(frozen=True)
+class _Started:
+    """What an erasure that is executing holds in memory until its manifest is written."""
+
+    scope: Scope
+    digest: bytes
+    guard: Disposition
+    draft: record.Draft
+    needles: Needles
+    canary: str
+    bystanders: tuple[Bystander, ...]
+
+
+@dataclass(frozen=True)
+class _Erased:
+    """What the erasing transaction took."""
+
+    number: int
+    seqs: tuple[int, ...]
+    contents: int
+    ledger_entries: int
+
+
+def preview(parts: Parts, principal: Principal, **selector: Any) -> dict[str, Any]:
+    """What an erasure would take, and the token that confirms exactly that; nothing is deleted.
+
+    `selector` is one of id, key, subject and all, and may have guard and reason. Raises RefusedError with code
+    `nothing_matched` where it would take nothing.
+    """
+    now = parts.clock()
+    request = parse_request(now, **selector)
+    _require(principal, request)
+    with parts.store.read() as view:
+        scope = _scope(view, parts, principal)
+        selection = select(view, scope, request)
+        mentions = mentioned(view, scope, request, selection)
+    guard = request.guard or request.default_guard
+    token = secrets.token_urlsafe(32)
+    expires_at = now + TOKEN_SECONDS * 1_000_000
+    with parts.store.write() as txn:
+        bound = _bound(scope, principal, request, guard, selection.digest())
+        txn.add_token(scope.tenant_id, _token_hash(token), _TOKEN_PURPOSE, bound, expires_at)
+    return {
+        "preview": {
+            "count": len(selection.facts),
+            "ids": [fact.id for fact in selection.facts],
+            "by_status": selection.by_status(),
+            "derived": selection.derived,
+            "held": 0,
+            "mentions": [{"id": fact.id, "status": fact.status} for fact in mentions],
+            "guard": guard.name,
+        },
+        "confirm": token,
+        "expires_at": format_time(expires_at),
+    }
+
+
+def execute(
+    parts: Parts,
+    principal: Principal,
+    confirm: str,
+    *,
+    failpoint: Callable[[str], None] = _no_failure,
+    **selector: Any,
+) -> dict[str, Any]:
+    """What was erased, the manifest of it, and how far it is verified.
+
+    `confirm` is the token of a preview of the same selector by the same caller, at most 120 seconds old; it
+    holds once. Raises RefusedError with code `token_invalid` if it does not hold, or if what it confirmed has
+    changed since; then nothing was deleted. `failpoint` is called with the name of each step done, for tests.
+    """
+    request = parse_request(parts.clock(), **selector)
+    _require(principal, request)
+    if not isinstance(confirm, str) or not 1 <= len(confirm) <= _MAX_TOKEN_CHARACTERS:
+        raise MalformedError("expected confirm to be the token of a preview")
+
+    def admit(txn: Txn, scope: Scope, selection: Selection) -> Disposition:
+        taken = txn.take_token(scope.tenant_id, _token_hash(confirm), _TOKEN_PURPOSE, parts.clock())
+        candidates = [Disposition("keep"), Disposition("erase"), *([request.guard] if request.guard else [])]
+        for guard in candidates:
+            if taken is not None and taken.bound == _bound(
+                scope, principal, request, guard, selection.digest()
+            ):
+                return request.guard or guard
+        raise _token_invalid()
+
+    plan = _Plan(
+        kind=request.kind,
+        basis=request.basis,
+        select=lambda view, scope: select(view, scope, request),
+        admit=admit,
+        ledger=lambda scope: _ledger_selector(scope, request),
+        mentions=lambda view, scope, selection: _count_mentions(view, scope, request, selection),
+    )
+    return _run(parts, principal, plan, failpoint)
+
+
+def count_superseded(parts: Parts, principal: Principal, replaced_until: int) -> int:
+    """How many facts of the caller's scope were superseded at or before a time."""
+    with parts.store.read() as view:
+        scope = open_scope(view, parts.vault, principal)
+        if scope is None:
+            return 0
+        facts = store_erase.select_superseded(view, scope.tenant_id, scope.agent_tag, replaced_until)
+    return len(facts)
+
+
+def erase_superseded(parts: Parts, principal: Principal, replaced_until: int) -> dict[str, Any] | None:
+    """What `execute` answers, for the facts superseded at or before a time; None if there are none.
+
+    Retention: their values stay refused.
+    """
+    require(principal, "memory:forget")
+
+    def select_old(view: Snapshot, scope: Scope) -> Selection:
+        facts = store_erase.select_superseded(view, scope.tenant_id, scope.agent_tag, replaced_until)
+        if not facts:
+            raise nothing_matched()
+        return complete(view, scope, facts)
+
+    plan = _Plan(
+        kind="retention",
+        basis="retention",
+        select=select_old,
+        admit=lambda txn, scope, selection: Disposition("keep"),
+        ledger=lambda scope: {},
+        mentions=lambda view, scope, selection: {},
+    )
+    if not count_superseded(parts, principal, replaced_until):
+        return None
+    return _run(parts, principal, plan, _no_failure)
+
+
+# The steps
+
+
+def _run(parts: Parts, principal: Principal, plan: _Plan, failpoint: Callable[[str], None]) -> dict[str, Any]:
+    with parts.home.files.lock(record.LOCK):
+        record.recover(parts)
+        started = _start(parts, principal, plan)
+        failpoint("started")
+        try:
+            erased = _erase(parts, plan, started)
+        except Error:
+            with parts.store.write() as txn:
+                record.abandon(txn)
+            raise
+        failpoint("erased")
+        outcome = _verify(parts, plan, started, erased)
+        failpoint("verified")
+        finished = record.finish(parts, erased.number, outcome)
+        failpoint("finished")
+    return _answer(parts, finished)
+
+
+def _start(parts: Parts, principal: Principal, plan: _Plan) -> _Started:
+    """The erasure durably executing, the token redeemed, and in memory what is needed to check afterwards."""
+    with parts.store.read() as view:
+        scope = _scope(view, parts, principal)
+        mentions = plan.mentions(view, scope, plan.select(view, scope))
+    with parts.store.write() as txn:
+        selection = plan.select(txn.view, scope)
+        guard = plan.admit(txn, scope, selection)
+        expiry = {} if guard.expires_at is None else {"expires_at": guard.expires_at}
+        detail = {
+            "basis": plan.basis,
+            "scope": {
+                "kind": plan.kind,
+                "count": len(selection.facts),
+                "derived": selection.derived,
+                "by_status": selection.by_status(),
+                **mentions,
+            },
+            "guard": {"disposition": guard.name, "entries": 0, **expiry},
+            "started_at": parts.clock(),
+            "erased": {},
+        }
+        draft, canary = record.Draft(new_number(), detail), _canary()
+        record.start(txn, draft, canary)
+        return _Started(
+            scope=scope,
+            digest=selection.digest(),
+            guard=guard,
+            draft=draft,
+            needles=take_needles(txn.view, selection),
+            canary=canary,
+            bystanders=watch_bystanders(txn.view, selection.seqs),
+        )
+
+
+def _erase(parts: Parts, plan: _Plan, started: _Started) -> _Erased:
+    """What went, in one transaction with the tombstone that says so."""
+    scope, detail = started.scope, started.draft.detail
+    with parts.store.write() as txn:
+        selection = plan.select(txn.view, scope)
+        if selection.digest() != started.digest:
+            raise _token_invalid()
+        seqs = selection.seqs
+        number, tombstone = record.add_tombstone(
+            parts, txn, scope.tenant_id, selection.commitments, started.draft
+        )
+        entries = store_erase.ledger_of(txn.view, scope.tenant_id, seqs=seqs, **plan.ledger(scope))
+        _dispose(txn, entries, started.guard)
+        contents = store_erase.erase_contents(txn, scope.tenant_id, seqs, tombstone.seq)
+        facts = len(selection.facts) + len(selection.copies)
+        record.set_detail(
+            txn,
+            number,
+            {
+                **detail,
+                "guard": {**detail["guard"], "entries": len(entries)},
+                "erased": {"contents": contents, "facts": facts},
+            },
+        )
+    return _Erased(number, seqs, contents, len(entries))
+
+
+def _dispose(txn: Txn, entries: tuple[int, ...], guard: Disposition) -> None:
+    if guard.name == "erase":
+        store_erase.erase_ledger(txn, entries)
+    elif guard.expires_at is not None:
+        store_erase.expire_ledger(txn, entries, guard.expires_at)
+    else:
+        store_erase.keep_ledger(txn, entries)
+
+
+def _verify(parts: Parts, plan: _Plan, started: _Started, erased: _Erased) -> record.Outcome:
+    wal = record.truncate_wal(parts)
+    with parts.store.read() as view:
+        structure = check_structure(view, erased.seqs)
+        bystanders = check_bystanders(view, started.bystanders)
+        scope = started.scope
+        left = store_erase.ledger_of(view, scope.tenant_id, seqs=erased.seqs, **plan.ledger(scope))
+    residue = check_residue(parts.home, parts.store, started.needles, started.canary)
+    systems = [record.store_system(len(erased.seqs), erased.contents, structure), wal]
+    if started.guard.name == "erase":
+        result = {"result": "failed", "why": ["content_present"]} if left else {"result": "verified"}
+        systems.append({"kind": "ledger", "method": "delete", "erased": erased.ledger_entries} | result)
+    return record.Outcome(tuple(systems), (structure, bystanders, residue))
+
+
+def _answer(parts: Parts, finished: record.Finished) -> dict[str, Any]:
+    document = finished.document
+    residue = next(check for check in document["checks"] if check["check"] == "residue")
+    hits = {"found": residue.get("residue", [])}
+    return {
+        "erased": document["scope"]["count"],
+        "derived": document["scope"]["derived"],
+        "state": document["state"],
+        "message": STATES[document["state"]],
+        "why": sentences(REASONS, document["why"]),
+        "guard": document["guard"]["disposition"],
+        "manifest": str(parts.home.path / "log" / finished.file),
+        "number": document["number"],
+        "request": document["request"].hex(),
+        "residue": {"result": residue["result"], **residue["counts"], **hits},
+    }
+
+
+# Who may, and what with
+
+
+def _require(principal: Principal, request: Request) -> None:
+    require(principal, "memory:purge" if request.kind == "all" else "memory:forget")
+
+
+def _scope(view: Snapshot, parts: Parts, principal: Principal) -> Scope:
+    scope = open_scope(view, parts.vault, principal)
+    if scope is None:
+        raise nothing_matched()
+    return scope
+
+
+def _count_mentions(view: Snapshot, scope: Scope, request: Request, selection: Selection) -> dict[str, int]:
+    """How many other records name the subject; a request about somebody is not complete without that search."""
+    if request.kind != "subject":
+        return {}
+    return {"mentions": len(mentioned(view, scope, request, selection))}
+
+
+def _ledger_selector(scope: Scope, request: Request) -> dict[str, bytes]:
+    """What of the ledger the request concerns beside the erased facts: also what outlived facts of its scope."""
+    if request.kind == "key":
+        return {"key_tag": scope.key_tag(request.name)}
+    if request.kind == "subject":
+        return {"subject_tag": scope.subject_tag(request.name)}
+    return {"agent_tag": scope.agent_tag} if request.kind == "all" else {}
+
+
+def _bound(scope: Scope, principal: Principal, request: Request, guard: Disposition, digest: bytes) -> bytes:
+    return scope.bound_tag(
+        _TOKEN_PURPOSE, principal.client, request.kind, guard.name, str(guard.expires_at or ""), digest
+    )
+
+
+def _token_hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def _token_invalid() -> RefusedError:
+    return RefusedError(
+        "the token does not hold: it is unknown, used, older than 120 seconds or for another selection, or the"
+        " records have changed since; nothing was erased, preview again",
+        code="token_invalid",
+    )
+
+
+def _canary() -> str:
+    return "".join(secrets.choice(string.ascii_lowercase) for _ in range(_CANARY_CHARACTERS))

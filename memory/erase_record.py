@@ -1,0 +1,322 @@
+"""The durable record of an erasure: what is known of it before, while and after content goes, and its manifest.
+
+That an erasure is executing is durable before anything is deleted. The transaction that deletes turns it into a
+numbered record with its tombstone, so numbers are dense and each stands for content that is gone. What a crash
+leaves executing is finished by whoever opens the home next: the tombstone tells what is gone, and what could
+not be checked any more is said in the manifest.
+
+Manifests are numbered and chained across the store, so they are made under the lock of erasures, one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from memory import event, store_erase
+from memory.erase_checks import Check, check, check_structure
+from memory.manifest import SCHEMA, decode_manifest, manifest_digest, sign_manifest
+from tlog import cbor
+from tlog.errors import MalformedError, UnavailableError
+
+if TYPE_CHECKING:
+    from memory.parts import Parts
+    from memory.rows import ErasureRow, EventRow
+    from memory.store_read import Snapshot
+    from memory.store_write import Txn
+
+LOCK: Final = "erase"
+CHECKPOINT_SECONDS: Final = 10.0
+_EXECUTING: Final = "erasure.executing"  # [request, what is known of it]; 0 for none
+_MANIFEST: Final = "erasure.manifest"  # [number, digest] of the last manifest
+_CANARY: Final = "erasure.canary"  # random letters for the scan to find
+_MAX_DETAIL_BYTES: Final = 1 << 20
+_LIMITS: Final = (
+    "file_system_free_space",
+    "memory_and_swap",
+    "other_systems",
+    "paraphrases",
+    "storage_hardware",
+    "who_had_an_opening",
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was found after the content went: the systems and the checks of the manifest."""
+
+    systems: tuple[dict[str, Any], ...]
+    checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """An erasure with its manifest, which lies durable beside the tiles in `file`."""
+
+    document: Mapping[str, Any]
+    file: str
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What an erasure is going to be, free of content: its random reference and what is known of it."""
+
+    request: bytes
+    detail: Mapping[str, Any]
+
+
+# Steps of an erasure, each within the transaction that it is handed
+
+
+def start(txn: Txn, draft: Draft, canary: str) -> None:
+    """Makes it durable that an erasure is executing, once the transaction commits."""
+    txn.set_meta(_EXECUTING, cbor.encode([draft.request, dict(draft.detail)]))
+    txn.set_meta(_CANARY, canary)
+
+
+def abandon(txn: Txn) -> None:
+    """Ends an erasure that has deleted nothing."""
+    txn.set_meta(_EXECUTING, 0)
+
+
+def add_tombstone(
+    parts: Parts, txn: Txn, tenant_id: int, targets: Sequence[bytes], draft: Draft
+) -> tuple[int, EventRow]:
+    """The number of the erasure and its erase statement, which names these targets and the tombstone before it."""
+    number = store_erase.start_erasure(txn, tenant_id, draft.request, encode_detail(draft.detail))
+    before = txn.view.erasure(number - 1)
+    previous = None if before is None else txn.view.event_by_seq(before.tombstone_seq or 0)
+    made = txn.add_event(
+        txn.view.tenant_by_id(tenant_id),
+        "erase",
+        {"recorded_at": txn.stamp(parts.clock())},
+        sign=parts.sign_entry,
+        acts={"erases": targets},
+        details={
+            "number": number,
+            "previous": None if previous is None else previous.commitment,
+            "request": draft.request,
+            "guard": draft.detail["guard"]["disposition"],
+            "basis": draft.detail["basis"],
+            "count": len(targets),
+        },
+    )
+    store_erase.update_erasure(txn, number, tombstone_seq=made.seq)
+    return number, made
+
+
+def set_detail(txn: Txn, number: int, detail: Mapping[str, Any]) -> None:
+    """What is known of the erasure from now on."""
+    store_erase.update_erasure(txn, number, detail=encode_detail(detail))
+
+
+def finish(parts: Parts, number: int, outcome: Outcome) -> Finished:
+    """The erasure closed: its manifest signed, in the store, announced in the outbox, and beside the tiles."""
+    with parts.store.read() as view:
+        row = view.erasure(number)
+        if row is None or row.tombstone_seq is None:
+            raise MalformedError("expected an erasure whose tombstone is written")
+        tombstone = view.event_by_seq(row.tombstone_seq)
+        manifest_number, previous = _last(view)
+    assert tombstone is not None
+    document = _document(parts, row, tombstone, outcome) | {"number": manifest_number + 1}
+    if previous is not None:
+        document["previous"] = previous
+    home = parts.home
+    data = sign_manifest(home.manifest_signer(), parts.issuer, parts.subject, document)
+    digest = manifest_digest(decode_manifest(data).raw)
+    with parts.store.write() as txn:
+        txn.add_event(
+            txn.view.tenant_by_id(row.tenant_id),
+            "manifest",
+            {"recorded_at": txn.stamp(parts.clock())},
+            sign=parts.sign_entry,
+            details={"number": manifest_number + 1, "erasure": tombstone.commitment, "digest": digest},
+        )
+        store_erase.update_erasure(txn, number, state=document["state"], manifest=data)
+        txn.set_meta(_MANIFEST, cbor.encode([manifest_number + 1, digest]))
+        txn.set_meta(_EXECUTING, 0)
+    file = manifest_path(manifest_number + 1)
+    home.public_storage().create(file, data)
+    # Pages written since the scan carry no erased content, and leave the write-ahead log all the same.
+    parts.store.checkpoint_truncate(0.0)
+    return Finished(document, file)
+
+
+def manifest_path(number: int) -> str:
+    """Where a manifest lies in the public files of the log."""
+    return f"erasures/{number}.cose"
+
+
+def truncate_wal(parts: Parts, deadline_seconds: float = CHECKPOINT_SECONDS) -> dict[str, Any]:
+    """The write-ahead log as a system of the manifest: emptied, or pinned by a reader until the deadline."""
+    # Idle connections may have pages from before in their caches, which a later write would copy to the log.
+    parts.store.close()
+    emptied = parts.store.checkpoint_truncate(deadline_seconds)
+    system: dict[str, Any] = {"kind": "wal", "method": "truncate", "erased": 0}
+    return system | ({"result": "verified"} if emptied else {"result": "inconclusive", "why": ["wal_pinned"]})
+
+
+# After a crash
+
+
+def recover_if_needed(parts: Parts) -> None:
+    """Finishes what a crash left of an erasure, unless another process is at it; else returns at once."""
+    if not _needs_recovery(parts):
+        return
+    try:
+        with parts.home.files.lock(LOCK, 0.0):
+            recover(parts)
+    except UnavailableError:
+        # Another process is erasing, or cannot write now: whoever opens or erases next tries again.
+        return
+
+
+def recover(parts: Parts) -> None:
+    """Finishes what a crash left of an erasure. The lock of erasures must be held."""
+    with parts.store.read() as view:
+        executing = bool(view.meta(_EXECUTING))
+        row = view.last_erasure()
+    if executing and row is not None and row.state == store_erase.EXECUTING:
+        finish(parts, row.number, _structural_outcome(parts, row))
+    elif executing:
+        with parts.store.write() as txn:
+            abandon(txn)
+    with parts.store.read() as view:
+        last, _ = _last(view)
+        lost = last > 0 and not parts.home.has_public_file(manifest_path(last))
+        data = _last_manifest(view) if lost else None
+    if data is not None:
+        parts.home.public_storage().create(manifest_path(last), data)
+
+
+def _needs_recovery(parts: Parts) -> bool:
+    with parts.store.read() as view:
+        executing = bool(view.meta(_EXECUTING))
+        last, _ = _last(view)
+    return executing or (last > 0 and not parts.home.has_public_file(manifest_path(last)))
+
+
+def _last_manifest(view: Snapshot) -> bytes | None:
+    """The last manifest that was signed: that of the newest record which has one."""
+    row = view.last_erasure()
+    while row is not None and row.manifest is None:
+        row = view.erasure(row.number - 1)
+    return row.manifest if row is not None else None
+
+
+def _structural_outcome(parts: Parts, row: ErasureRow) -> Outcome:
+    """All that can be checked once the needles are lost: that the rows are gone and the log of writes is empty."""
+    with parts.store.read() as view:
+        tombstone = view.event_by_seq(row.tombstone_seq or 0)
+        assert tombstone is not None
+        targets = event.decode_link(tombstone.link).acts.get("erases", ())
+        found = (view.seq_of(row.tenant_id, target) for target in targets)
+        structure = check_structure(view, [seq for seq in found if seq is not None])
+    residue = check("residue", "not_run", {}, ["crash_before_scan"])
+    store = store_system(len(targets), len(targets), structure)
+    return Outcome((store, truncate_wal(parts)), (structure, residue))
+
+
+def store_system(before: int, erased: int, structure: Check) -> dict[str, Any]:
+    """The store as a system of the manifest."""
+    gone = structure["result"] == "clean" and before == erased
+    system: dict[str, Any] = {
+        "kind": "store",
+        "method": "delete_and_zero",
+        "before": before,
+        "erased": erased,
+    }
+    return system | ({"result": "verified"} if gone else {"result": "failed", "why": ["content_present"]})
+
+
+# The document
+
+
+def _document(parts: Parts, row: ErasureRow, tombstone: EventRow, outcome: Outcome) -> dict[str, Any]:
+    detail = decode_detail(row.detail)
+    why = {reason for part in (*outcome.systems, *outcome.checks) for reason in part.get("why", ())}
+    mentions = detail["scope"].get("mentions", 0)
+    if detail["scope"]["kind"] == "subject" and mentions:
+        why.add("mentions_elsewhere")
+    limits = {*_LIMITS}
+    if detail["guard"]["disposition"] != "erase":
+        limits.add("ledger_kept")
+    if mentions:
+        limits.add("mentions_elsewhere")
+    if any(one["counts"].get("needles_shared") for one in outcome.checks):
+        limits.add("needles_shared")
+    assert tombstone.content is not None and tombstone.content_salt is not None
+    checkpoint = parts.home.public_storage().read("checkpoint")
+    return {
+        "schema": SCHEMA,
+        "request": row.request,
+        "state": state_for(why),
+        "why": sorted(why),
+        "basis": detail["basis"],
+        "scope": detail["scope"],
+        "guard": detail["guard"],
+        "erased": detail["erased"],
+        "tombstone": {
+            "entry": tombstone.entry,
+            "link": tombstone.link,
+            "link_salt": tombstone.link_salt,
+            "content_hash": tombstone.content_hash,
+            "content": tombstone.content,
+            "content_salt": tombstone.content_salt,
+        },
+        "systems": list(outcome.systems),
+        "checks": list(outcome.checks),
+        "limits": sorted(limits),
+        "times": {
+            "started_at": detail["started_at"],
+            "erased_at": event.decode_content(tombstone.content)["recorded_at"],
+            "closed_at": parts.clock(),
+        },
+        "log": {"origin": parts.home.origin} | ({} if checkpoint is None else {"checkpoint": checkpoint}),
+        "tools": _tools(),
+    }
+
+
+def state_for(why: set[str]) -> str:
+    """The state that these reasons leave: complete without any, partial where something was kept on purpose."""
+    if not why:
+        return "closed_complete"
+    return "closed_partial" if why <= {"mentions_elsewhere", "legal_hold"} else "inconclusive"
+
+
+def encode_detail(detail: Mapping[str, Any]) -> bytes:
+    """The bytes of what a record knows of its erasure, as `decode_detail` reads them."""
+    return cbor.encode(dict(detail))
+
+
+def decode_detail(data: bytes) -> dict[str, Any]:
+    """What a record knows of its erasure."""
+    detail = cbor.decode(data, max_bytes=_MAX_DETAIL_BYTES)
+    assert isinstance(detail, dict)
+    return detail  # type: ignore[return-value]  # written by `start`, with text keys
+
+
+def _last(view: Snapshot) -> tuple[int, bytes | None]:
+    """Number and digest of the last manifest; 0 and None before the first."""
+    value = view.meta(_MANIFEST)
+    if not isinstance(value, bytes):
+        return 0, None
+    pair = cbor.decode(value, max_bytes=64)
+    assert isinstance(pair, list)  # written by `finish`
+    number, digest = pair
+    assert isinstance(number, int) and isinstance(digest, bytes)
+    return number, digest
+
+
+def _tools() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    import apsw
+
+    try:
+        own = version("muniment")
+    except PackageNotFoundError:
+        own = "0"
+    return {"muniment": own, "sqlite": apsw.sqlite_lib_version(), "apsw": apsw.apsw_version()}

@@ -1,0 +1,126 @@
+"""What a key says, from the rows of the store: statements go through the fold of `memory.timeline`, always.
+
+For the present the fold starts from the statuses that the store caches, so its cost does not grow with the
+length of a key's history; for any other time it starts from the statements themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from memory import timeline
+from memory.event import decode_content, decode_link
+from memory.timeline import FactState, TimelineEvent
+
+if TYPE_CHECKING:
+    from memory.model import Status
+    from memory.rows import EventRow, FactRow
+    from memory.store_read import Snapshot
+
+STANDING: Final[tuple[Status, ...]] = ("active", "conflict")
+_OUTCOME_OF: Final[Mapping[str, str]] = {"active": "stored", "conflict": "conflict"}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyView:
+    """What is served of a key at a time: rows with their states, in the order they were recorded."""
+
+    facts: tuple[tuple[FactRow, FactState], ...] = ()
+    conflict: bool = False
+    content_erased: bool = False
+
+
+def key_now(view: Snapshot, tenant_id: int, key_tag: bytes, now: int) -> KeyView:
+    """What a key says now."""
+    rows = view.facts_of_key(tenant_id, key_tag, STANDING)
+    lost = view.lost_ends(tenant_id, key_tag)
+    return _answered(_fold_cached(view, (*rows, *lost)), rows, now, now)
+
+
+def fact_now(fact: FactRow, now: int) -> KeyView:
+    """What a fact without a key says now."""
+    return _answered(timeline.fold([_cached_write(fact)]) if fact.status in STANDING else {}, (fact,), now, now)
+
+
+def key_then(view: Snapshot, tenant_id: int, key_tag: bytes, as_of: int, as_recorded: int, now: int) -> KeyView:
+    """What a key said about `as_of`, as far as it was recorded by `as_recorded`."""
+    states = timeline.status_at(timeline_events(view.story_of_key(tenant_id, key_tag)), as_recorded)
+    return _answered(states, view.facts_of_key(tenant_id, key_tag), as_of, min(now, as_recorded))
+
+
+def fact_then(view: Snapshot, fact: FactRow, as_of: int, as_recorded: int, now: int) -> KeyView:
+    """What a fact without a key said about `as_of`, as far as it was recorded by `as_recorded`."""
+    states = timeline.status_at(timeline_events(view.story_of_fact(fact.tenant_id, fact.seq)), as_recorded)
+    return _answered(states, (fact,), as_of, min(now, as_recorded))
+
+
+def states_of_key(view: Snapshot, tenant_id: int, key_tag: bytes, as_recorded: int) -> dict[bytes, FactState]:
+    """Every fact of a key with its state, as far as it was recorded by a time."""
+    return timeline.status_at(timeline_events(view.story_of_key(tenant_id, key_tag)), as_recorded)
+
+
+def state_of_fact(view: Snapshot, fact: FactRow, as_recorded: int) -> FactState | None:
+    """The state of one fact, as far as it was recorded by a time."""
+    events = timeline_events(view.story_of_fact(fact.tenant_id, fact.seq))
+    return timeline.status_at(events, as_recorded).get(fact.commitment)
+
+
+def timeline_events(rows: Iterable[EventRow]) -> tuple[TimelineEvent, ...]:
+    """Statements as the fold takes them."""
+    return tuple(_timeline_event(row) for row in rows)
+
+
+def _timeline_event(row: EventRow) -> TimelineEvent:
+    link = decode_link(row.link)
+    content: dict[str, Any] = {} if row.content is None else decode_content(row.content)
+    flags = content.get("flags", ())
+    return TimelineEvent(
+        seq=row.seq,
+        commitment=row.commitment,
+        kind=link.kind,
+        outcome=link.details.get("outcome"),
+        acts=link.acts,
+        recorded_at=content.get("recorded_at"),
+        client=content.get("client", ""),
+        valid_from=content.get("valid_from"),
+        valid_until=content.get("valid_until"),
+        valid_from_declared="valid_from_declared" in flags,
+        many="many" in flags,
+    )
+
+
+def _fold_cached(view: Snapshot, rows: Sequence[FactRow]) -> dict[bytes, FactState]:
+    """The states of facts by their cached statuses; those whose end is erased are ended by what is left of it."""
+    events = [_cached_write(row) for row in rows]
+    for seq in sorted({row.replaced_by for row in rows if row.end_erased and row.replaced_by is not None}):
+        ended_by = view.event_by_seq(seq)
+        if ended_by is not None:
+            events.append(_timeline_event(ended_by))
+    return timeline.fold(sorted(events, key=lambda event: event.seq))
+
+
+def _cached_write(row: FactRow) -> TimelineEvent:
+    flags = row.content.get("flags", ())
+    return TimelineEvent(
+        seq=row.seq,
+        commitment=row.commitment,
+        kind="write",
+        outcome=_OUTCOME_OF.get(row.status, "stored"),
+        recorded_at=row.recorded_at,
+        client=row.content.get("client", ""),
+        valid_from=row.valid_from,
+        valid_until=row.valid_until,
+        valid_from_declared="valid_from_declared" in flags,
+        many="many" in flags,
+    )
+
+
+def _answered(states: Mapping[bytes, FactState], rows: Iterable[FactRow], as_of: int, now: int) -> KeyView:
+    answer = timeline.answer(states.values(), as_of, now)
+    by_commitment = {row.commitment: row for row in rows}
+    served = [
+        (by_commitment[state.commitment], state) for state in answer.served if state.commitment in by_commitment
+    ]
+    return KeyView(tuple(served), answer.conflict, answer.content_erased)

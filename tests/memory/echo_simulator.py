@@ -1,0 +1,271 @@
+"""A store in memory: the pure rules joined as the real one joins them, and nothing else.
+
+It runs the lines of a guard case, `{"op": …}` as `muniment batch` takes them, and answers in its shapes as far
+as a case can ask. Time moves one second with each line, so no two writes are recorded at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from memory import canon, guard, timeline
+from memory.model import Decision, Known, KnownFact, Proposal
+from tlog.errors import MalformedError
+
+SECOND = 1_000_000
+START = int(datetime.fromisoformat("2026-06-01T09:00:00+00:00").timestamp()) * SECOND
+Scope = tuple[str, str]
+Decide = Callable[[Proposal, Known], Decision]
+
+
+@dataclass
+class Ledger:
+    """What a scope has retired: plain here, keyed hashes in the real one."""
+
+    values: dict[tuple[str, canon.Canonical], tuple[int, frozenset[str]]] = field(default_factory=dict)
+
+    def add(self, key: str, value: str) -> None:
+        row = (canon.value_word_count(value), canon.key_words(key))
+        self.values[canon.canonical_key(key), canon.canonical_value(value)] = row
+
+    def drop(self, key: str, value: str) -> None:
+        self.values.pop((canon.canonical_key(key), canon.canonical_value(value)), None)
+
+    def holds(self, key: str, value: str) -> bool:
+        return (canon.canonical_key(key), canon.canonical_value(value)) in self.values
+
+
+@dataclass
+class Written:
+    """A write with its content, as long as retention leaves it."""
+
+    event: timeline.TimelineEvent
+    scope: Scope
+    key: str | None
+    text: str
+    value: str | None
+    client: str
+
+
+class Simulator:
+    """One empty store. `decide` is `guard.decide`, or the same with the guard off."""
+
+    def __init__(self, decide: Decide = guard.decide) -> None:
+        self.decide = decide
+        self.now = START
+        self.events: list[timeline.TimelineEvent] = []
+        self.written: dict[bytes, Written] = {}
+        self.ledgers: dict[Scope, Ledger] = defaultdict(Ledger)
+        self.tokens: dict[str, tuple[bytes, canon.Canonical]] = {}
+
+    def run(self, line: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to one line; {"outcome": "error"} where the input is refused."""
+        self.now += SECOND
+        arguments = {name: value for name, value in line.items() if name not in ("op", "as", "want")}
+        tenant, agent, client = line["as"].split("/", 2)
+        operation = getattr(self, f"_op_{line['op']}")
+        try:
+            result: dict[str, Any] = operation((tenant, agent), client, **arguments)
+        except MalformedError:
+            return {"ok": False, "outcome": "error"}
+        return {"ok": True, **result}
+
+    def _op_remember(
+        self, scope: Scope, client: str, text: str, reaffirm: str | None = None, **given: Any
+    ) -> dict[str, Any]:
+        for name in ("valid_from", "valid_until"):
+            if name in given:
+                given[name] = self._time(given[name])
+        proposal = Proposal(text=text, **given)
+        if proposal.value is not None and not canon.canonical_value(proposal.value).form:
+            raise MalformedError("expected a value that is not blank")
+        known = self._known(scope, client, proposal, reaffirm)
+        decision = self.decide(proposal, known)
+        answer: dict[str, Any] = {"outcome": decision.outcome, "reason": decision.reason, "message": decision.message}
+        if decision.outcome == "agreed":
+            return answer
+        commitment = self._record(scope, client, proposal, decision, known)
+        if decision.outcome == "refused":
+            answer["reaffirm"] = f"token {len(self.tokens)}"
+            self.tokens[answer["reaffirm"]] = (commitment, canon.canonical_value(proposal.value or proposal.text))
+        return answer
+
+    def _op_get(self, scope: Scope, client: str, key: str, as_of: Any = "now", as_recorded: Any = "now") -> dict[str, Any]:
+        recorded = self._time(as_recorded)
+        facts = self._states(scope, key, recorded)
+        told = timeline.answer(facts, min(self._time(as_of), recorded) if as_of == "now" else self._time(as_of), recorded)
+        served = [self.written[fact.commitment] for fact in told.served]
+        single = None if told.conflict or any(fact.many for fact in told.served) or not served else served[-1]
+        return {
+            "current": None if single is None else single.value if single.value is not None else single.text,
+            "active": len(served),
+            "conflict": told.conflict,
+            "content_erased": told.content_erased,
+        }
+
+    def _op_conflicts(self, scope: Scope, client: str) -> dict[str, Any]:
+        keys = {canon.canonical_key(w.key) for w in self.written.values() if w.key is not None and w.scope == scope}
+        states = timeline.fold(self.events)
+        open_keys = [
+            key
+            for key in keys
+            if any(
+                states[c].status == "conflict"
+                for c, w in self.written.items()
+                if w.scope == scope and w.key is not None and canon.canonical_key(w.key) == key
+            )
+        ]
+        return {"count": len(open_keys)}
+
+    def _op_retention(self, scope: Scope, client: str, superseded_older_than: str, apply: bool = False) -> dict[str, Any]:
+        assert superseded_older_than == "0s"
+        states = timeline.fold(self.events)
+        gone = [c for c, w in self.written.items() if w.scope == scope and states[c].status == "superseded"]
+        if apply:
+            for commitment in gone:
+                self._erase(commitment)
+        return {"matched": len(gone), "removed": len(gone) if apply else 0}
+
+    def _op_retract(self, scope: Scope, client: str, value: str, key: str) -> dict[str, Any]:
+        """By key and value, where the real one takes an id."""
+        for fact in self._states(scope, key, self.now):
+            written = self.written[fact.commitment]
+            if fact.status in timeline.SERVED_NOW and canon.same_value(written.value or written.text, value):
+                self._append("retract", {"retracts": (fact.commitment,)})
+                self.ledgers[scope].add(key, value)
+                return {"status": "retracted"}
+        raise MalformedError("expected the value of a current record")
+
+    def _known(self, scope: Scope, client: str, proposal: Proposal, token: str | None) -> Known:
+        if proposal.key is None:
+            return Known(now=self.now, client=client, names_retired=self._names_retired(scope, proposal.text))
+        stated = proposal.value if proposal.value is not None else proposal.text
+        lifted = None
+        if token is not None:
+            lifted, bound = self.tokens.pop(token)
+            assert bound == canon.canonical_value(stated)
+        return Known(
+            now=self.now,
+            client=client,
+            facts=self._facts(scope, proposal.key),
+            value_retired=self.ledgers[scope].holds(proposal.key, stated),
+            lifted=lifted,
+        )
+
+    def _facts(self, scope: Scope, key: str) -> tuple[KnownFact, ...]:
+        return tuple(
+            KnownFact(
+                commitment=state.commitment,
+                status=state.status,
+                client=state.client,
+                text=self.written[state.commitment].text,
+                value=self.written[state.commitment].value,
+                valid_from=state.valid_from,
+                valid_until=state.valid_until,
+                recorded_at=state.recorded_at,
+                many=state.many,
+            )
+            for state in self._states(scope, key, self.now)
+            if state.status in ("active", "conflict")
+        )
+
+    def _names_retired(self, scope: Scope, text: str) -> bool:
+        rows = self.ledgers[scope].values
+        stated = set(canon.spans(text, {count for count, _ in rows.values()}))
+        for (key, value), (_, words) in rows.items():
+            if value in stated:
+                active = [(fact.text, fact.value) for fact in self._facts(scope, key)]
+                if guard.states(text, value, words, active):
+                    return True
+        return False
+
+    def _record(self, scope: Scope, client: str, proposal: Proposal, decision: Decision, known: Known) -> bytes:
+        acts = {"retires": decision.retires, "conflicts": decision.conflicts}
+        if known.lifted is not None and decision.outcome in ("stored", "superseded"):
+            acts["lifts"] = (known.lifted,)
+        until = proposal.valid_until
+        if decision.outcome == "history":
+            until = guard.history_end(proposal, known)
+        event = self._append(
+            "write",
+            acts,
+            outcome=decision.outcome,
+            client=client,
+            valid_from=self.now if proposal.valid_from is None else proposal.valid_from,
+            valid_until=until,
+            valid_from_declared=proposal.valid_from is not None,
+            many=proposal.many,
+        )
+        self.written[event.commitment] = Written(event, scope, proposal.key, proposal.text, proposal.value, client)
+        if proposal.key is not None:
+            for target in decision.retires:
+                loser = self.written[target]
+                self.ledgers[scope].add(proposal.key, loser.value if loser.value is not None else loser.text)
+            if "lifts" in acts:
+                self.ledgers[scope].drop(proposal.key, proposal.value if proposal.value is not None else proposal.text)
+        return event.commitment
+
+    def _append(self, kind: str, acts: Mapping[str, Sequence[bytes]], **content: Any) -> timeline.TimelineEvent:
+        seq = len(self.events) + 1
+        event = timeline.TimelineEvent(
+            seq=seq,
+            commitment=hashlib.sha256(str(seq).encode()).digest(),
+            kind=kind,
+            acts=acts,
+            recorded_at=self.now,
+            **content,
+        )
+        self.events.append(event)
+        return event
+
+    def _erase(self, commitment: bytes) -> None:
+        del self.written[commitment]
+        for place, event in enumerate(self.events):
+            if event.commitment == commitment:
+                self.events[place] = timeline.TimelineEvent(
+                    seq=event.seq, commitment=commitment, kind=event.kind, outcome=event.outcome, acts=event.acts
+                )
+        self._append("erase", {"erases": (commitment,)})
+
+    def _states(self, scope: Scope, key: str, recorded: int) -> list[timeline.FactState]:
+        wanted = canon.canonical_key(key)
+        return [
+            state
+            for commitment, state in timeline.status_at(self.events, recorded).items()
+            if self.written[commitment].scope == scope
+            and (found := self.written[commitment].key) is not None
+            and canon.canonical_key(found) == wanted
+        ]
+
+    def _time(self, given: Any) -> int:
+        if given == "now":
+            return self.now
+        if isinstance(given, int):
+            return self.now + given * SECOND
+        if re.fullmatch(r"\d{4}-.*Z", given) is None:
+            raise MalformedError("expected a time with a zone")
+        return int(datetime.fromisoformat(given.replace("Z", "+00:00")).timestamp()) * SECOND
+
+
+def failures(steps: Sequence[Mapping[str, Any]], decide: Decide = guard.decide) -> list[str]:
+    """What a store answered otherwise than a case wants; empty where it holds."""
+    store, last, found = Simulator(decide), "", []
+    for number, step in enumerate(steps):
+        line = {name: last if value == "$last" else value for name, value in step.items()}
+        if line.get("reaffirm") == "":
+            line["reaffirm"] = "none given"
+        try:
+            answer = store.run(line)
+        except KeyError:
+            answer = {"ok": False, "outcome": "error"}
+        last = answer.get("reaffirm", last)
+        for name, wanted in step.get("want", {}).items():
+            if answer.get(name) != wanted:
+                found.append(f"step {number}: {name} is {answer.get(name)!r}, not {wanted!r}")
+    return found

@@ -1,0 +1,377 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from fastapi import FastAPI, Request, Response
+from pydantic import BaseModel, ConfigDict, field_validator
+from starlette.types import ASGIApp
+
+from tlog import web
+from tlog.errors import MalformedError, RefusedError, UnavailableError, VerificationError
+
+LIMITS = web.Limits(
+    body_bytes=1000, header_seconds=0.5, body_seconds=0.5, answer_seconds=0.5, idle_seconds=1, stop_seconds=1
+)
+SECRET = "a value that belongs to somebody"
+PROBLEM = "application/problem+json"
+
+
+class Item(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    number: int
+    word: str = ""
+
+    @field_validator("word")
+    @classmethod
+    def short(cls, word: str) -> str:
+        if len(word) > 5:
+            raise ValueError(f"{word} is too long")
+        return word
+
+
+def make_app() -> ASGIApp:
+    app = FastAPI(openapi_url=None)
+    web.answer_with_problems(app, {"no_such_thing": 404})
+    errors = {
+        "malformed": MalformedError("expected better"),
+        "refused": RefusedError("no"),
+        "missing": RefusedError("not here", code="no_such_thing"),
+        "unproved": VerificationError("does not hold"),
+        "busy": UnavailableError("later"),
+        "busy-for": UnavailableError("later", retry_after_seconds=7),
+        "bug": ZeroDivisionError(SECRET),
+    }
+
+    @app.get("/raise/{name}")
+    async def fail(name: str) -> Response:
+        raise errors[name]
+
+    @app.post("/echo")
+    async def echo(request: Request) -> Response:
+        return Response(await request.body(), media_type="application/octet-stream")
+
+    @app.post("/item")
+    async def item(item: Item) -> Response:
+        return Response(str(item.number))
+
+    @app.get("/slow/{milliseconds}")
+    async def slow(milliseconds: int) -> Response:
+        await anyio.sleep(milliseconds / 1000)
+        return Response("done")
+
+    @app.get("/cached")
+    async def cached() -> Response:
+        return Response("tile", headers={"cache-control": "immutable"})
+
+    @app.get("/stream")
+    async def stream() -> Response:
+        from starlette.responses import StreamingResponse
+
+        async def parts() -> Any:
+            for _ in range(4):
+                await anyio.sleep(LIMITS.answer_seconds / 2)
+                yield b"part"
+
+        return StreamingResponse(parts())
+
+    return web.guard_requests(app, LIMITS)
+
+
+@contextlib.contextmanager
+def running(app: ASGIApp) -> Iterator[str]:
+    urls: queue.SimpleQueue[str] = queue.SimpleQueue()
+    server = web.make_server(app, "127.0.0.1", 0, LIMITS, urls.put)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        yield urls.get(timeout=20)
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with running(make_app()) as address:
+        yield address
+
+
+def assert_problem(response: httpx.Response, status: int, code: str) -> None:
+    assert (response.status_code, response.headers["content-type"]) == (status, PROBLEM)
+    document = response.json()
+    assert (document["status"], document["code"]) == (status, code)
+    assert set(document) == {"type", "title", "status", "code", "detail"}
+
+
+# Problem details
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "code"),
+    [
+        ("malformed", 400, "bad_input"),
+        ("refused", 403, "forbidden"),
+        ("missing", 404, "no_such_thing"),
+        ("unproved", 422, "not_verified"),
+        ("busy", 503, "busy"),
+        ("bug", 500, "internal"),
+    ],
+)
+def test_each_error_is_a_problem(url: str, name: str, status: int, code: str) -> None:
+    response = httpx.get(f"{url}/raise/{name}")
+    assert_problem(response, status, code)
+    assert SECRET not in response.text
+
+
+def test_what_may_be_retried_says_when(url: str) -> None:
+    assert httpx.get(f"{url}/raise/busy").headers["retry-after"] == "1"
+    assert httpx.get(f"{url}/raise/busy-for").headers["retry-after"] == "7"
+
+
+def test_unknown_paths_and_methods_are_problems_and_name_the_allowed_ones(url: str) -> None:
+    assert_problem(httpx.get(f"{url}/nothing"), 404, "not_found")
+    response = httpx.get(f"{url}/echo")
+    assert_problem(response, 405, "method_not_allowed")
+    assert response.headers["allow"] == "POST"
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        ({"number": SECRET}, "body.number: int_parsing"),
+        ({"number": 1, SECRET: 2}, "body: extra_forbidden"),
+        ({"number": 1, "word": SECRET}, "body.word: value_error"),
+        ({}, "body.number: missing"),
+    ],
+)
+def test_invalid_input_is_described_and_never_repeated(url: str, body: dict[str, Any], where: str) -> None:
+    response = httpx.post(f"{url}/item", json=body)
+    assert_problem(response, 400, "bad_input")
+    assert response.json()["detail"] == where
+    assert SECRET not in response.text
+
+
+def test_garbage_instead_of_http_is_a_problem_too(url: str) -> None:
+    answer = talk(url, b"garbage\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"application/problem+json" in answer
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["status"] == 400
+
+
+# Limits
+
+
+def address(url: str) -> tuple[str, int]:
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    return host, int(port)
+
+
+def talk(url: str, *parts: bytes, pause: float = 0.0, timeout: float = 5.0) -> bytes:
+    """Everything that the server says to these bytes, sent with a pause after each, until it closes."""
+    with socket.create_connection(address(url), timeout) as connection:
+        with contextlib.suppress(ConnectionError):
+            for part in parts:
+                connection.sendall(part)
+                time.sleep(pause)
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            while chunk := connection.recv(65536):
+                answer += chunk
+        return answer
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000])
+def test_takes_a_body_up_to_the_limit(url: str, size: int) -> None:
+    assert httpx.post(f"{url}/echo", content=b"x" * size).content == b"x" * size
+    assert httpx.post(f"{url}/echo", content=iter([b"x"] * size)).content == b"x" * size
+
+
+@pytest.mark.parametrize("size", [1001, 200_000, 3_000_000])
+def test_refuses_a_larger_body_declared_or_not(url: str, size: int) -> None:
+    assert_problem(httpx.post(f"{url}/echo", content=b"x" * size), 413, "bad_input")
+    chunks = (b"x" * min(1000, size - at) for at in range(0, size, 1000))
+    assert_problem(httpx.post(f"{url}/echo", content=chunks), 413, "bad_input")
+
+
+def test_refuses_an_absurd_body_without_reading_it(url: str) -> None:
+    head = b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999\r\n\r\n"
+    assert talk(url, head).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_client_that_asks_first_is_not_told_to_go_on(url: str) -> None:
+    head = b"POST /echo HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: %d\r\n\r\n"
+    assert talk(url, head % 1001).startswith(b"HTTP/1.1 413 ")
+    assert talk(url, head % 3 + b"abc", b"").startswith(b"HTTP/1.1 100 ")
+
+
+def test_an_endless_body_ends(url: str) -> None:
+    head = b"POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+    chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
+    answer = talk(url, head, *[chunk] * 100)
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 413 ")
+    assert httpx.post(f"{url}/echo", content=b"still there").content == b"still there"
+
+
+def test_a_body_that_drips_is_a_408(url: str) -> None:
+    head = b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 500\r\n\r\n"
+    began = time.monotonic()
+    assert talk(url, head, *[b"x"] * 20, pause=0.1).startswith(b"HTTP/1.1 408 ")
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("parts", [[], [b"GET /echo HT"], [b"GET / HTTP/1.1\r\n", *[b"x: y\r\n"] * 20]])
+def test_headers_that_drip_lose_the_connection(url: str, parts: list[bytes]) -> None:
+    began = time.monotonic()
+    assert talk(url, *parts, pause=0.1) == b""
+    assert time.monotonic() - began < 5
+
+
+def test_headers_of_a_second_request_that_drip_lose_the_connection(url: str) -> None:
+    first = b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nhi"
+    answer = talk(url, first, b"GET / HTTP/1.1\r\n", *[b"x: y\r\n"] * 20, pause=0.1)
+    assert answer.count(b"HTTP/1.1") == 1
+    assert answer.endswith(b"hi")
+
+
+def test_oversized_headers_are_refused(url: str) -> None:
+    answer = talk(url, b"GET / HTTP/1.1\r\nx: " + b"y" * web.MAX_HEADER_BYTES * 2 + b"\r\n\r\n")
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 400 ")
+
+
+def test_an_answer_that_takes_too_long_is_a_503(url: str) -> None:
+    response = httpx.get(f"{url}/slow/3000")
+    assert_problem(response, 503, "busy")
+    assert response.headers["retry-after"] == "1"
+    assert httpx.get(f"{url}/slow/1").text == "done"
+
+
+def test_a_stream_may_last_longer_than_an_answer_may_take(url: str) -> None:
+    assert httpx.get(f"{url}/stream").text == "part" * 4
+
+
+def test_nothing_is_cached_or_guessed_unless_the_service_says_so(url: str) -> None:
+    headers = httpx.post(f"{url}/echo", content=b"hi").headers
+    assert (headers["cache-control"], headers["x-content-type-options"]) == ("no-store", "nosniff")
+    assert httpx.get(f"{url}/cached").headers["cache-control"] == "immutable"
+    assert "server" not in headers
+
+
+def test_requests_of_one_connection_do_not_mix(url: str) -> None:
+    one = b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\n"
+    answer = talk(url, one + b"one" + one + b"two", pause=0.3)
+    assert answer.count(b"HTTP/1.1 200") == 2
+    assert answer.index(b"one") < answer.index(b"two")
+
+
+# Addresses
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("127.0.0.1:8080", ("127.0.0.1", 8080)),
+        ("localhost:0", ("localhost", 0)),
+        ("[::1]:443", ("::1", 443)),
+        ("0.0.0.0:65535", ("0.0.0.0", 65535)),
+    ],
+)
+def test_reads_an_address(text: str, expected: tuple[str, int]) -> None:
+    assert web.parse_listen(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", ":", ":80", "host", "host:", "host:080", "host:-1", "host:65536", "host:1_0", "::1:80", "[::1]", "[::1]80",
+     "[host]:80", "a b:80", "host:80\n", "http://host:80", "host:\u0668"],
+)  # fmt: skip
+def test_refuses_what_is_no_address(text: str) -> None:
+    with pytest.raises(MalformedError):
+        web.parse_listen(text)
+
+
+def test_an_address_in_use_is_unavailable(url: str) -> None:
+    with pytest.raises(UnavailableError) as caught:
+        web.make_server(make_app(), *address(url), LIMITS)
+    assert caught.value.code == "address_unavailable"
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "203.0.113.7"])
+def test_an_address_of_another_machine_is_unavailable(host: str) -> None:
+    with pytest.raises(UnavailableError):
+        web.make_server(make_app(), host, 0, LIMITS)
+
+
+# Stopping
+
+SERVE = """
+import asyncio, sys
+from tlog import web
+async def app(scope, receive, send):
+    if scope["type"] == "http":
+        await asyncio.sleep(float(scope["path"][1:]))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"done"})
+limits = web.Limits(stop_seconds=2)
+web.serve(web.guard_requests(app, limits), "127.0.0.1", 0, limits, lambda url: print(url, flush=True))
+print("after", flush=True)
+"""
+
+
+@pytest.fixture
+def process() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    started = subprocess.Popen(
+        [sys.executable, "-c", SERVE],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    assert started.stdout is not None
+    yield started.stdout.readline().strip(), started
+    started.kill()
+    started.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_the_request_under_way_finish(process: Any, number: int) -> None:
+    url, started = process
+    answers: list[str] = []
+    asking = threading.Thread(target=lambda: answers.append(httpx.get(f"{url}/0.8").text))
+    asking.start()
+    time.sleep(0.3)
+    started.send_signal(number)
+    out, errors = started.communicate(timeout=10)
+    asking.join()
+    assert answers == ["done"]
+    assert (started.returncode, out, errors) == (0, "after\n", "")
+
+
+def test_a_request_that_does_not_finish_does_not_stop_the_stop(process: Any) -> None:
+    url, started = process
+
+    def ask() -> None:
+        with contextlib.suppress(httpx.HTTPError):
+            httpx.get(f"{url}/20", timeout=30)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    time.sleep(0.3)
+    started.terminate()
+    out, _ = started.communicate(timeout=10)
+    asking.join()
+    assert (started.returncode, out) == (0, "after\n")

@@ -1,0 +1,269 @@
+"""`muniment log …` over a home that is handed in, and `muniment verify …` over files alone."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from tlog.errors import MalformedError, UnavailableError
+
+if TYPE_CHECKING:
+    from tlog.log import Log
+    from tlog.policy import Policy
+    from tlog.trust import Trust
+    from tlog.verify import DescribeManifest, OpenContent, Verdict
+
+PUBLISH_SECONDS: Final = 10.0
+
+
+class LogHome(Protocol):
+    """What the log commands need of a home."""
+
+    @property
+    def vkey(self) -> str: ...
+
+    def log(self) -> Log: ...
+
+    def publish(self, deadline_seconds: float) -> Mapping[str, Any]:
+        """Size, root and state, once all that is signed is in the log and its checkpoint public."""
+
+    def policy(self) -> Policy: ...
+
+    def set_policy(self, text: str) -> Policy: ...
+
+    def trust(self) -> Trust: ...
+
+
+# muniment log
+
+
+def add_log_commands(subparsers: Any) -> None:
+    """Adds `log` with its commands to the parsers of `muniment`."""
+    parser = subparsers.add_parser("log", help="publish, look at and check the log")
+    commands = parser.add_subparsers(dest="log_command", metavar="COMMAND", required=True)
+    publish = commands.add_parser("publish", help="log what is signed, have it cosigned, make it public")
+    publish.add_argument("--deadline", type=float, default=PUBLISH_SECONDS, metavar="SECONDS")
+    checkpoint = commands.add_parser("checkpoint", help="the public checkpoint")
+    commands.add_parser("vkey", help="the log's public key")
+    policy = commands.add_parser("policy", help="the policy that checkpoints have to satisfy")
+    policy.add_argument("--set", metavar="FILE", help="the policy from now on (C2SP tlog-policy)")
+    trust = commands.add_parser("trust", help="the trust file to hand out to verifiers")
+    for one in (checkpoint, policy, trust):
+        one.add_argument("-o", "--output", metavar="FILE", help="write it there")
+    commands.add_parser("fsck", help="derive the root again from every file of the log")
+    commands.add_parser("status", help="what is committed and what is public")
+
+
+def run_log(args: argparse.Namespace, home: LogHome) -> int:
+    """Runs one `log` command and gives its exit code."""
+    commands: dict[str, Callable[[argparse.Namespace, LogHome], int]] = {
+        "publish": _publish,
+        "checkpoint": _checkpoint,
+        "vkey": _vkey,
+        "policy": _policy,
+        "trust": _trust,
+        "fsck": _fsck,
+        "status": _status,
+    }
+    return commands[args.log_command](args, home)
+
+
+def _publish(args: argparse.Namespace, home: LogHome) -> int:
+    if not 0 < args.deadline < 3600:
+        raise MalformedError("expected a deadline of more than 0 and less than 3600 seconds")
+    published = dict(home.publish(args.deadline))
+    text = f"{published['state']}: {published['size']} entries, root {published['root']}\n"
+    return _answer(args, published, text)
+
+
+def _checkpoint(args: argparse.Namespace, home: LogHome) -> int:
+    from tlog.checkpoint import parse_checkpoint
+    from tlog.note import parse_note
+
+    data = home.log().checkpoint()
+    if data is None:
+        raise UnavailableError("nothing is published yet (muniment log publish)", code="no_checkpoint")
+    checkpoint = parse_checkpoint(parse_note(data).text)
+    note = data.decode()
+    return _answer(args, {"origin": checkpoint.origin, **_head(checkpoint), "note": note}, note)
+
+
+def _vkey(args: argparse.Namespace, home: LogHome) -> int:
+    return _answer(args, {"vkey": home.vkey, "origin": home.vkey.partition("+")[0]}, f"{home.vkey}\n")
+
+
+def _policy(args: argparse.Namespace, home: LogHome) -> int:
+    if args.set is not None:
+        policy = home.set_policy(_read(args.set, 1 << 20).decode("utf-8", "surrogateescape"))
+    else:
+        policy = home.policy()
+    names = [witness.name for witness in policy.witnesses]
+    return _answer(args, {"policy": policy.text, "quorum": policy.quorum, "witnesses": names}, policy.text)
+
+
+def _trust(args: argparse.Namespace, home: LogHome) -> int:
+    text = home.trust().text
+    return _answer(args, {"trust": text}, text)
+
+
+def _fsck(args: argparse.Namespace, home: LogHome) -> int:
+    from tlog.ascii import encode_base64
+    from tlog.fsck import fsck
+    from tlog.policy import verify_checkpoint
+
+    log = home.log()
+    checked = fsck(log.public, log.private)
+    checkpoint = log.checkpoint()
+    if checkpoint is not None:
+        verify_checkpoint(home.policy(), checkpoint, log.settings.origin)
+    found = {
+        "size": checked.size,
+        "root": encode_base64(checked.root),
+        "published_size": checked.published_size,
+        "files": checked.files,
+    }
+    return _answer(args, found, f"whole: {checked.size} entries, {checked.files} files\n")
+
+
+def _status(args: argparse.Namespace, home: LogHome) -> int:
+    from tlog.checkpoint import parse_checkpoint
+    from tlog.note import parse_note
+
+    log, policy = home.log(), home.policy()
+    head, data = log.head(), log.checkpoint()
+    published = None if data is None else parse_checkpoint(parse_note(data).text)
+    size = published.size if published else 0
+    found = {
+        "origin": log.settings.origin,
+        **_head(head),
+        "published": _head(published) if published else None,
+        "unpublished": head.size - size,
+        "quorum": policy.quorum,
+        "witnesses": [witness.name for witness in policy.witnesses],
+    }
+    return _answer(args, found, f"{found['origin']}: {head.size} entries, of which {size} are published\n")
+
+
+def _head(head: Any) -> dict[str, Any]:
+    from tlog.ascii import encode_base64
+
+    return {"size": head.size, "root": encode_base64(head.root)}
+
+
+# muniment verify
+
+
+def add_verify_command(subparsers: Any) -> None:
+    """Adds `verify` to the parsers of `muniment`."""
+    parser = subparsers.add_parser("verify", help="check receipts, proofs, manifests offline")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a receipt, proof, checkpoint or manifest")
+    trust = parser.add_mutually_exclusive_group()
+    trust.add_argument("--trust", metavar="FILE", help="a trust file: policy and keys")
+    trust.add_argument("--policy", metavar="FILE", help="a C2SP tlog-policy: logs and witnesses")
+    trust.add_argument("--log-key", metavar="VKEY", help="the public key of a log, no witnesses")
+    parser.add_argument("--opening", metavar="FILE", help="what proves the content of an entry")
+
+
+def run_verify(
+    args: argparse.Namespace,
+    *,
+    open_content: OpenContent | None = None,
+    describe_manifest: DescribeManifest | None = None,
+) -> int:
+    """Verifies files and gives the exit code: 0 all hold, 1 one does not, 2 one is not what can be verified."""
+    from tlog.verify import MAX_FILE_BYTES, Caller, recognize, verify_files
+
+    opening = None if args.opening is None else _read(args.opening, 1 << 23)
+    caller = Caller(_given_trust(args), int(time.time()), opening, open_content, describe_manifest)
+    files = [recognize(name, _read(name, MAX_FILE_BYTES)) for name in args.files]
+    verdicts = verify_files(files, caller, args.opening or "")
+    holds = all(verdict.holds for verdict in verdicts)
+    if args.json:
+        _write_json({"files": [_document(verdict) for verdict in verdicts], "holds": holds})
+    else:
+        sys.stdout.write("".join(map(_paragraph, verdicts)))
+    if holds:
+        return 0
+    return 1 if any(not one.holds and one.kind != "unknown" for one in verdicts) else 2
+
+
+def _given_trust(args: argparse.Namespace) -> Trust | None:
+    from tlog.note import parse_vkey
+    from tlog.policy import LogEntry, make_policy, parse_policy
+    from tlog.trust import MAX_TRUST_BYTES, Trust, parse_trust
+
+    if args.trust is not None:
+        try:
+            return parse_trust(_read(args.trust, MAX_TRUST_BYTES).decode())
+        except UnicodeDecodeError:
+            raise MalformedError("trust: expected UTF-8") from None
+    if args.policy is not None:
+        return Trust(parse_policy(_read(args.policy, 1 << 20)))
+    if args.log_key is not None:
+        return Trust(make_policy([LogEntry(parse_vkey(args.log_key))], [], [], None))
+    return None
+
+
+def _document(verdict: Verdict) -> dict[str, Any]:
+    def claims(name: str) -> list[dict[str, str]]:
+        return [{"code": claim.code, "text": claim.text} for claim in getattr(verdict, name)]
+
+    document: dict[str, Any] = {"file": verdict.name, "kind": verdict.kind, "holds": verdict.holds}
+    return document | {name: claims(name) for name in ("proved", "not_proved", "failed")}
+
+
+def _paragraph(verdict: Verdict) -> str:
+    outcome = "holds" if verdict.holds else "DOES NOT HOLD"
+    lines = [f"{verdict.name} ({verdict.kind.replace('_', ' ')}): {outcome}"]
+    for title, claims in (
+        ("failed", verdict.failed),
+        ("proved", verdict.proved),
+        ("not proved", verdict.not_proved),
+    ):
+        lines += [f"  {title:<11} {claim.text} [{claim.code}]" for claim in claims]
+    return "".join(f"{_visible(line)}\n" for line in lines)
+
+
+# Reading and answering
+
+
+def _read(name: str, max_bytes: int) -> bytes:
+    try:
+        with open(name, "rb") as file:
+            data = file.read(max_bytes + 1)
+    except OSError as error:
+        raise MalformedError(f"a file cannot be read: {error.strerror}", code="bad_input") from None
+    if len(data) > max_bytes:
+        raise MalformedError(f"expected a file of at most {max_bytes} bytes")
+    return data
+
+
+def _answer(args: argparse.Namespace, document: Mapping[str, Any], text: str) -> int:
+    """Writes the text to the file asked for or to standard output, or the document with --json."""
+    output = getattr(args, "output", None)
+    data = text.encode("utf-8", "surrogateescape")
+    if output is not None:
+        Path(output).write_bytes(data)
+    if args.json:
+        _write_json(document)
+    elif output is None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    return 0
+
+
+def _write_json(document: Mapping[str, Any]) -> None:
+    # ASCII, so that no terminal control character and no unpaired surrogate gets through.
+    sys.stdout.write(json.dumps(document, separators=(",", ":")) + "\n")
+    sys.stdout.flush()
+
+
+def _visible(text: str) -> str:
+    """`text` with control, bidirectional and unpaired characters written as escapes."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

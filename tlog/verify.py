@@ -1,0 +1,232 @@
+"""What `muniment verify` says of files that somebody handed over: what they prove, what they do not, what fails.
+
+All trust is the caller's: a policy, or a trust file with keys. Nothing is looked up, nothing is fetched. Each
+file is judged for itself, save that a receipt or proof finds the statement it is for among the other files.
+A claim is *proved* by signatures and hashes alone; what a reader might wrongly take for proved is named as
+*not proved*; a check that was made and failed is *failed*, and then the file does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from tlog import cbor, cose, merkle
+from tlog import policy as policies
+from tlog import receipt as receipts
+from tlog import statement as statements
+from tlog.ascii import encode_base64
+from tlog.checkpoint import parse_checkpoint
+from tlog.errors import Error, MalformedError, VerificationError
+from tlog.note import MAX_NOTE_BYTES, parse_note
+from tlog.policy import VerifiedCheckpoint
+from tlog.proof import HEADER, TlogProof, parse_proof
+from tlog.trust import Trust
+
+MANIFEST_TYP: Final = "application/vnd.muniment.manifest+cose"
+MAX_FILE_BYTES: Final = 72 << 20  # the largest erasure's manifest
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found about one file; `holds` if what such a file is for was proved and nothing failed."""
+
+    name: str
+    kind: str
+    holds: bool
+    proved: tuple[Claim, ...]
+    not_proved: tuple[Claim, ...]
+    failed: tuple[Claim, ...]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A file and what it is."""
+
+    name: str
+    kind: str
+    data: bytes
+
+
+def recognize(name: str, data: bytes) -> Evidence:
+    """The file with its kind; `unknown` if it is none of those that can be verified."""
+    if data.startswith(HEADER.encode()):
+        return Evidence(name, "tlog_proof", data)
+    if data.startswith(b"\xd2"):
+        return Evidence(name, _cose_kind(data), data)
+    if len(data) <= MAX_NOTE_BYTES and b"\n\n\xe2\x80\x94 " in data:
+        return Evidence(name, "checkpoint", data)
+    return Evidence(name, "unknown", data)
+
+
+def _cose_kind(data: bytes) -> str:
+    try:
+        parts = cbor.decode_tagged(18, data, max_bytes=MAX_FILE_BYTES)
+        protected, unprotected = parts[:2] if isinstance(parts, list) else (None, None)
+        headers = cbor.decode(protected, max_bytes=MAX_FILE_BYTES) if isinstance(protected, bytes) else None
+    except (MalformedError, ValueError):  # ValueError: an array of less than two
+        return "statement"  # whose strict reader says what is wrong
+    if not isinstance(headers, dict) or not isinstance(unprotected, dict):
+        return "statement"
+    if cose.RECEIPTS in unprotected:
+        return "transparent_statement"
+    if cose.VDP in unprotected or cose.VDS in headers:
+        return "receipt"
+    return "manifest" if headers.get(cose.TYP) == MANIFEST_TYP else "statement"
+
+
+def verify_files(files: Sequence[Evidence], caller: Caller, opening_name: str = "opening") -> list[Verdict]:
+    """The verdict on each file, in order; and one on the opening, if it opens none of them."""
+    entries = list(_entries(files))
+    findings = [_verify(one, caller, entries) for one in files]
+    verdicts = [
+        Verdict(
+            one.name,
+            one.kind,
+            found.holds and not found.failed,
+            tuple(found.proved),
+            tuple(found.not_proved),
+            tuple(found.failed),
+        )
+        for one, found in zip(files, findings, strict=True)
+    ]
+    if caller.opening is not None and not any(found.opened for found in findings):
+        failed = Claim("opening", "The opening opens none of the statements in these files.")
+        verdicts.append(Verdict(opening_name, "opening", False, (), (), (failed,)))
+    return verdicts
+
+
+def _entries(files: Sequence[Evidence]) -> Iterator[bytes]:
+    """The entries in the files: what a receipt or proof without its own may be for."""
+    for one in files:
+        try:
+            if one.kind == "transparent_statement":
+                yield receipts.split_transparent(one.data)[0]
+            elif one.kind == "statement":
+                yield statements.entry_of(one.data)
+        except Error:
+            continue  # the verdict on that file says what is wrong with it
+
+
+def _verify(one: Evidence, caller: Caller, entries: Sequence[bytes]) -> Findings:
+    findings = Findings()
+    verifiers: dict[str, Callable[[bytes, Caller, Findings, Sequence[bytes]], None]] = {
+        "checkpoint": _verify_checkpoint,
+        "tlog_proof": _verify_proof,
+        "transparent_statement": _verify_transparent,
+        "statement": _verify_statement,
+        "receipt": _verify_receipt,
+        "manifest": _verify_manifest,
+        "unknown": _refuse,
+    }
+    try:
+        verifiers[one.kind](one.data, caller, findings, entries)
+    except Error as error:
+        findings.fail(error)
+    return findings
+
+
+# One function a kind of file
+
+
+def _verify_checkpoint(data: bytes, caller: Caller, findings: Findings, _: Sequence[bytes]) -> None:
+    parse_checkpoint(parse_note(data).text)
+    findings.holds = checkpoint_claims(data, caller, findings) is not None
+    findings.leave("entries", "Which entries are in the log is not seen from a checkpoint.")
+
+
+def _verify_proof(data: bytes, caller: Caller, findings: Findings, entries: Sequence[bytes]) -> None:
+    proof = parse_proof(data)
+    checkpoint = checkpoint_claims(proof.checkpoint, caller, findings)
+    entry = _proved_entry(proof, entries)
+    if entry is None:
+        findings.leave("statement_missing", "The proof carries no entry and none of the files is the one.")
+        return
+    size, root = size_and_root(proof.checkpoint)
+    merkle.verify_inclusion(proof.index, size, merkle.leaf_hash(entry), proof.hashes, root)
+    if checkpoint is not None:
+        included(proof.index, size, findings)
+    statement_claims(entry, caller, witnessed_at(checkpoint), findings)
+
+
+def _proved_entry(proof: TlogProof, entries: Sequence[bytes]) -> bytes | None:
+    if proof.extra is not None:
+        return proof.extra
+    size, root = size_and_root(proof.checkpoint)
+    for entry in entries:
+        try:
+            merkle.verify_inclusion(proof.index, size, merkle.leaf_hash(entry), proof.hashes, root)
+            return entry
+        except VerificationError:
+            continue
+    return None
+
+
+def _verify_transparent(data: bytes, caller: Caller, findings: Findings, _: Sequence[bytes]) -> None:
+    entry, carried = receipts.split_transparent(data)
+    times = []
+    for receipt in carried:
+        checkpoint = receipt_claims(receipt, entry, caller, findings)
+        times.append(witnessed_at(checkpoint))
+    statement_claims(entry, caller, min((time for time in times if time is not None), default=None), findings)
+
+
+def _verify_statement(data: bytes, caller: Caller, findings: Findings, _: Sequence[bytes]) -> None:
+    entry = statements.entry_of(data)
+    findings.holds = statement_claims(entry, caller, None, findings)
+    findings.leave(
+        "pending",
+        "That the statement is in a log is not shown. It is a promise that its issuer can be held to.",
+    )
+
+
+def _verify_receipt(data: bytes, caller: Caller, findings: Findings, entries: Sequence[bytes]) -> None:
+    receipts.parse_receipt(data)
+    tried = []
+    for entry in entries:
+        attempt = Findings()
+        try:
+            receipt_claims(data, entry, caller, attempt)
+        except Error:
+            continue
+        tried.append(attempt)
+    best = next((one for one in tried if one.holds), tried[0] if tried else None)
+    if best is None:
+        findings.leave("statement_missing", "The receipt is for a statement that is not among the files.")
+        return
+    findings.proved, findings.not_proved, findings.holds = best.proved, best.not_proved, best.holds
+
+
+def _verify_manifest(data: bytes, caller: Caller, findings: Findings, _: Sequence[bytes]) -> None:
+    message = cose.decode_sign1(data, max_bytes=MAX_FILE_BYTES)
+    issuer, _subject, kid = statements.issuer_headers(message.headers)
+    if message.payload is None:
+        raise MalformedError("manifest: expected its document attached")
+    key = trusted_key("manifest", kid, None, issuer, caller, findings)
+    if key is not None:
+        # The direct path: loading a COSE library would cost more than all the rest.
+        algorithm = cose.require_algorithm(key, message.headers.get(cose.ALG))
+        signed = cose.sig_structure(message.protected, message.payload)
+        cose.verify_signature(key, algorithm, signed, message.signature)
+        findings.prove("manifest_signature", "A manifest key of the trust file signed the manifest.")
+        findings.holds = True
+    if caller.describe_manifest is None:
+        findings.leave("erasure_itself", "That the content is gone is the word of whoever signed this.")
+        return
+    described = caller.describe_manifest(message.payload)
+    for claim in described["proved"]:
+        findings.prove(claim["code"], claim["text"])
+    for claim in described["said"]:
+        findings.leave(f"said_{claim['code']}", f"It says: {claim['text']}")
+    for claim in described["not_proved"]:
+        findings.leave(claim["code"], claim["text"])
+
+
+def _refuse(*_: object) -> None:
+    raise MalformedError(
+        "expected a tlog-proof, a checkpoint, or a COSE statement, receipt or manifest"
+        " (an opening goes with --opening)"
+    )
+
+
