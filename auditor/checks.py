@@ -1,3 +1,46 @@
-"""All checks of values, in order: a log, a store against it, and what both say was erased."""
+"""Every check of values, asked in order: a store's statements against a log, and what both say was erased."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+
+from auditor import checks_facts, checks_store, erasure
+from auditor.evidence import Asked, Entries, LogFiles, Statement, StoreRows
+from auditor.findings import Outcome, merge
+from auditor.fold import fold
+
+
+def check_store(
+    rows: StoreRows, files: LogFiles, entries: Entries, cosigned_at: int | None, asked: Asked
+) -> tuple[Outcome, tuple[Statement, ...]]:
+    """What the rows of a store are found to be, and its statements, decoded.
+
+    `cosigned_at` is the newest time, in seconds, at which a witness saw the checkpoint that covers `entries`.
+    """
+    opened, statements = checks_store.open_statements(rows)
+    outcomes = [opened, *_check_statements(rows, statements, entries, cosigned_at, asked)]
+    outcomes.append(erasure.check_erasures(rows, statements, files, asked))
+    return merge(outcomes), statements
+
+
+def _check_statements(
+    rows: StoreRows,
+    statements: Sequence[Statement],
+    entries: Entries,
+    cosigned_at: int | None,
+    asked: Asked,
+) -> list[Outcome]:
+    folded = fold(statements)
+    # With one tenant's rows alone, an entry that is not among them says nothing.
+    alone = entries if rows.tenant_id is None else Entries(0)
+    return [
+        checks_store.check_signatures(statements, alone, asked),
+        checks_store.check_places(rows, statements, entries),
+        checks_store.check_sequences(rows, statements),
+        checks_store.check_order(rows, statements),
+        checks_store.check_salts(statements),
+        checks_store.check_times(rows, statements, cosigned_at, entries, asked),
+        checks_store.check_promises(statements, entries, asked),
+        checks_facts.check_opened(statements, folded),
+        checks_facts.check_facts(rows, statements, folded),
+    ]

@@ -72,24 +72,6 @@ def check_facts(rows: StoreRows, statements: Sequence[Statement], folded: Fold) 
     return Outcome(tuple(findings), (checked,), (not_checked,), counts)
 
 
-def check_words(indexed: Mapping[int, int], facts: Iterable[FactRow]) -> Outcome:
-    """The word index names facts that are there and no others. `indexed` counts the words of each row."""
-    served = {fact.seq: fact for fact in facts}
-    findings = [
-        Finding(
-            "RESIDUE_INDEX",
-            f"store.db search row {seq}",
-            "The word index still has words of a fact that is gone.",
-            {"words": words},
-        )
-        for seq, words in sorted(indexed.items())
-        if seq not in served
-    ]
-    return Outcome(
-        tuple(findings), (Note("word index", "rows of the word index that belong to a fact", len(indexed)),)
-    )
-
-
 def _compare(fact: FactRow, statement: Statement, expected: Folded) -> Iterator[Finding]:
     if fact.status != expected.status:
         yield _status_finding(fact, expected)

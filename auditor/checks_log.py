@@ -29,8 +29,7 @@ def check_checkpoint(files: LogFiles, asked: Asked) -> tuple[Outcome, VerifiedCh
     """The public checkpoint, once the caller's policy accepts it, with what there is to say about it."""
     data = files.read(CHECKPOINT)
     if data is None:
-        note = Note("checkpoint", "the log has no public checkpoint: nothing in it is proved yet")
-        return Outcome(not_checked=(note,)), None
+        return _no_checkpoint(files, asked), None
     try:
         verified = verify_checkpoint(asked.trust.policy, data)
     except Error as error:
@@ -69,6 +68,21 @@ def check_tree(files: LogFiles, verified: VerifiedCheckpoint) -> tuple[Outcome, 
     checked = Note("tree", "entries hashed up to the root of the checkpoint, and every tile compared", size)
     done = (checked,) if proved else ()
     return Outcome(tuple(findings[:MAX_FINDINGS]), done), Entries(size, tuple(entries), proved)
+
+
+def read_unproved(files: LogFiles) -> Entries:
+    """The entries of a log that has no checkpoint to judge them by."""
+    return Entries(0, tuple(_read_entries(files, 0)[0]))
+
+
+def _no_checkpoint(files: LogFiles, asked: Asked) -> Outcome:
+    note = Note("checkpoint", "the log has no public checkpoint: nothing in it is proved")
+    if not any(read_unproved(files).entries):
+        return Outcome(not_checked=(note,))
+    # Whoever can remove a file must not be able to turn a finding into a remark.
+    code = "LOG_TRUNCATED" if asked.trust.policy.quorum is None else "QUORUM_NOT_MET"
+    what = "The log has entries, and no checkpoint that covers them is public."
+    return Outcome((Finding(code, f"log {CHECKPOINT}", what),), not_checked=(note,))
 
 
 def _imposters(data: bytes, asked: Asked) -> Iterator[Finding]:
@@ -137,16 +151,23 @@ def _narrower(
             tile = Tile(None, index, width)
             expected = entries[index * WIDTH : index * WIDTH + width]
             whole = [entry for entry in expected if entry is not None]
-            if len(whole) == width and files.read(tile.path) != encode_bundle(whole):
+            data = files.read(tile.path)
+            if data is not None and len(whole) == width and data != encode_bundle(whole):
                 yield Finding(
                     "ENTRY_ALTERED", f"log {tile.path}", "It is not the beginning of a wider bundle."
                 )
 
 
 def _read_bundle(files: LogFiles, tile: Tile, findings: list[Finding]) -> list[bytes | None] | None:
-    data = files.read(tile.path)
+    data, width = files.read(tile.path), tile.width
+    if data is None and width < WIDTH:
+        # A log may drop a partial bundle once the full one stands.
+        data, width = files.read(tile.full.path), WIDTH
+    if data is None:
+        findings.append(Finding("LOG_TRUNCATED", f"log {tile.path}", "A bundle of entries is missing."))
+        return None
     try:
-        return list(decode_bundle(data, tile.width)) if data is not None else None
+        return list(decode_bundle(data, width))
     except MalformedError as error:
         findings.append(Finding("ENTRY_ALTERED", f"log {tile.path}", f"{error.message}."))
         return None

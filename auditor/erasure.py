@@ -315,12 +315,13 @@ def _check_tips(rows: StoreRows, cases: Sequence[_Case]) -> Iterator[Finding]:
     if rows.tenant_id is not None:
         return
     tombstones = [case for case in cases if case.tombstone is not None]
-    manifests = [case for case in cases if case.announced is not None and case.data is not None]
+    announced = [case for case in cases if case.announced is not None]
     tips: dict[str, tuple[int, bytes]] = {}
     if tombstones and tombstones[-1].tombstone is not None:
         tips["erasure.tombstone"] = (tombstones[-1].number, tombstones[-1].tombstone.row.commitment)
-    if manifests and manifests[-1].data is not None:
-        tips["erasure.manifest"] = (manifests[-1].number, hashlib.sha256(manifests[-1].data).digest())
+    if announced and announced[-1].announced is not None and announced[-1].announced.link is not None:
+        digest = announced[-1].announced.link.details.get("digest")
+        tips["erasure.manifest"] = (announced[-1].number, digest if isinstance(digest, bytes) else b"")
     for name in ("erasure.tombstone", "erasure.manifest"):
         expected = cbor.encode(list(tips[name])) if name in tips else None
         if rows.meta.get(name) != expected:

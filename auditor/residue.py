@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from auditor.encodings import Encoding, encodings_of, is_plain
+from auditor.hits import Hit as Hit
+from auditor.hits import ScanResult as ScanResult
 from tlog.errors import MalformedError
 
 if TYPE_CHECKING:
@@ -33,32 +35,6 @@ _STREAM_START: Final = re.compile(rb"\x1f\x8b\x08|\x78[\x01\x5e\x9c\xda]")
 _GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
 _PROBE_BYTES: Final = 4096
 _CANARY: Final = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """One needle in one form in one file. `needle` is its place in the list that was handed in."""
-
-    class_code: str
-    file: str
-    count: int
-    encoding: str
-    first_offset: int
-    needle: int
-
-
-@dataclass(frozen=True, slots=True)
-class ScanResult:
-    """What was looked at and what was found; clean only if the control was found and nothing went unread."""
-
-    files: int
-    bytes_scanned: int
-    hits: tuple[Hit, ...]
-    control_found: bool
-    not_searchable: int
-    not_read: tuple[str, ...] = ()
-    not_opened: tuple[str, ...] = ()
-    """Files of whose compressed streams only a part was looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +77,8 @@ def scan_files(
     files = size_bytes = 0
     control_found = False
     for number, (path, label) in enumerate(_files(roots, not_read), start=1):
-        names, name = _Tally(), os.fsencode(label)
-        _search(patterns, name, 0, 0, names, "")
-        shown = f"(file {number}, its name withheld)" if any(n != _CANARY for n, _ in names.counts) else label
-        tally = _Tally()
+        names, tally = _in_name(patterns, label), _Tally()
+        shown = f"(file {number}, its name withheld)" if names.counts else _visible(label)
         try:
             scanned, whole = _scan_file(path, patterns, tally)
         except FileNotFoundError:
@@ -124,7 +98,9 @@ def scan_files(
         hits=tuple(hits),
         control_found=control_found,
         not_searchable=sum(1 for each in forms if not each),
-        not_read=tuple(not_read),
+        not_read=tuple(
+            "(name withheld)" if _in_name(patterns, label).counts else _visible(label) for label in not_read
+        ),
         not_opened=tuple(not_opened),
     )
 
@@ -145,6 +121,14 @@ def missed_forms(folder: Path, canary: str) -> tuple[str, ...]:
     missed = [form.name for name, form in planted.items() if (name, form.name) not in found]
     missed += [name for name in packed if not any(file == name for file, _ in found)]
     return tuple(missed)
+
+
+def _in_name(patterns: _Patterns, label: str) -> _Tally:
+    """The needles in the name of a file; a canary there is no control of what is in files."""
+    found = _Tally()
+    _search(patterns, os.fsencode(label), 0, 0, found, "")
+    found.counts = Counter({place: count for place, count in found.counts.items() if place[0] != _CANARY})
+    return found
 
 
 def _plant(path: Path, data: bytes) -> None:
@@ -277,7 +261,7 @@ def _hits(tally: _Tally, file: str, prefix: str) -> list[Hit]:
     return [
         Hit(
             class_code="RESIDUE_FILE" if is_plain(encoding) else "RESIDUE_ENCODED",
-            file=file.encode("utf-8", "backslashreplace").decode("utf-8"),
+            file=file,
             count=count,
             encoding=prefix + encoding,
             first_offset=tally.firsts[needle, encoding],
@@ -286,3 +270,8 @@ def _hits(tally: _Tally, file: str, prefix: str) -> list[Hit]:
         for (needle, encoding), count in sorted(tally.counts.items())
         if needle != _CANARY
     ]
+
+
+def _visible(label: str) -> str:
+    """A file name as a report may show it: undecodable bytes and control characters as escapes."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in label)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import apsw
 
@@ -114,6 +114,13 @@ def unknown_tables(connection: apsw.Connection) -> tuple[str, ...]:
     return tuple(
         name if isinstance(name, str) and _PLAIN.fullmatch(name) else "(name withheld)" for name in unknown
     )
+
+
+def row_numbers(connection: apsw.Connection, table: Literal["contents", "facts"]) -> Iterator[int]:
+    """The numbers of the rows that a table has now, of every tenant."""
+    for (seq,) in _Reader(connection, []).raw(table, f"SELECT seq FROM {table}"):
+        if type(seq) is int:
+            yield seq
 
 
 class _Reader:

@@ -53,29 +53,20 @@ def scope_shape(principal: Principal) -> Answer:
     return {"tenant": principal.tenant, "agent": principal.agent}
 
 
-def fact_shape(
-    fact: FactRow,
-    states: Receipts,
-    *,
-    status: str | None = None,
-    valid_until: int | None = None,
-    replaced_at: int | None = None,
-    score: float | None = None,
-) -> Answer:
-    """A fact as every read gives it. Status and ends are those at the time asked for, where they differ."""
+def fact_shape(fact: FactRow, states: Receipts, *, score: float | None = None) -> Answer:
+    """A fact as every read gives it, with its status now."""
     content = fact.content
-    until = fact.valid_until if valid_until is None else valid_until
     return {
         "id": fact.id,
         "key": content.get("key"),
         "value": content.get("value"),
         "text": content.get("text"),
         "subject": content.get("subject"),
-        "status": fact.status if status is None else status,
+        "status": fact.status,
         "valid_from": format_time(fact.valid_from),
-        "valid_until": format_optional(until),
+        "valid_until": format_optional(fact.valid_until),
         "recorded_at": format_time(fact.recorded_at),
-        "replaced_at": format_optional(fact.replaced_at if replaced_at is None else replaced_at),
+        "replaced_at": format_optional(fact.replaced_at),
         "tenant": content.get("tenant"),
         "agent": content.get("agent"),
         "client": content.get("client"),

@@ -30,6 +30,12 @@ _WEEKDAYS: Final = (
     "monday mon tuesday tue tues wednesday wed thursday thu thurs friday fri saturday sat sunday sun"
 )
 _WEEKDAY_NUMBERS: Final = (0, 0, 1, 1, 1, 2, 2, 3, 3, 3, 4, 4, 5, 5, 6, 6)
+# Abbreviations are kept as they are: several zones share one.
+_ZONES: Final = """
+utc gmt z cet cest eet eest wet west bst msk est edt cst cdt mst mdt pst pdt akst hst ist jst kst aest aedt
+"""
+# Words of dates beside these: month names with their accents, and what stands around numbers.
+_OTHER_WORDS: Final = "märz février août décembre março am pm a.m p.m uhr hrs 年 月 日 년 월 일"
 _DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _MINUTES_A_DAY: Final = 24 * 60
 
@@ -49,10 +55,10 @@ def read_date_or_time(text: str) -> tuple[str, str] | None:
     return None if time is None else ("time", "".join(time))
 
 
-def starts_date(word: str) -> bool:
-    """Whether a word is the name of a month or a weekday, with which a date may begin."""
-    name = _plain(fold_case(word)).rstrip(".")
-    return name in _months() or name in _weekdays()
+@cache
+def date_words() -> frozenset[str]:
+    """The words that dates and times have: months, weekdays, halves of the day, zones."""
+    return frozenset({*_months(), *_weekdays(), *_zones(), *_OTHER_WORDS.split()})
 
 
 def _read_date(text: str) -> tuple[str, str] | None:
@@ -121,7 +127,7 @@ def _date(year: int, month: int, day: int, weekday: int | None = None) -> tuple[
 
 
 def _read_time(text: str) -> tuple[str, str] | None:
-    """The time of day as HH:MM:SS, and what is said with it: a zone, an offset, or words."""
+    """The time of day as HH:MM:SS, and its zone or offset, empty where none is said."""
     match = _time_pattern().fullmatch(text)
     if match is None:
         return None
@@ -135,28 +141,37 @@ def _read_time(text: str) -> tuple[str, str] | None:
         return None
     if hour > 23 or minute > 59 or second > 59:
         return None
+    zone = _zone(match["tail"].strip())
+    if zone is None:
+        return None
     fraction = (match["fraction"] or "").rstrip("0")
-    return f"{hour:02}:{minute:02}:{second:02}{'.' if fraction else ''}{fraction}", _said_with_time(
-        match["tail"].strip()
-    )
+    return f"{hour:02}:{minute:02}:{second:02}{'.' if fraction else ''}{fraction}", zone
 
 
-def _said_with_time(tail: str) -> str:
+def _zone(tail: str) -> str | None:
+    """The form of what follows a time: a zone or an offset; None if it is something else."""
     if tail in ("z", "utc", "gmt"):
         return "z"
+    if tail in ("", "h", "hrs", "hours", "uhr", "o'clock"):
+        return ""
     offset = _offset_pattern().fullmatch(tail)
     if offset is not None:
         hours, minutes = int(offset["hours"]), int(offset["minutes"] or 0)
         return f"{offset['sign']}{hours:02}:{minutes:02}" if hours or minutes else "z"
-    return "" if tail in ("h", "hrs", "hours", "uhr", "o'clock") or not tail else f" {tail}"
+    return f" {tail}" if tail in _zones() else None
 
 
-def _instant(date: str, time: str, said: str) -> str:
+@cache
+def _zones() -> frozenset[str]:
+    return frozenset(_ZONES.split())
+
+
+def _instant(date: str, time: str, zone: str) -> str:
     """A date and time; with an offset, the same instant at offset zero."""
-    if not said or said[0] not in "+-":
-        return f"{date}T{time}{said}"
-    minutes = int(said[1:3]) * 60 + int(said[4:6])
-    local = int(time[:2]) * 60 + int(time[3:5]) - (minutes if said[0] == "+" else -minutes)
+    if not zone or zone[0] not in "+-":
+        return f"{date}T{time}{zone}"
+    minutes = int(zone[1:3]) * 60 + int(zone[4:6])
+    local = int(time[:2]) * 60 + int(time[3:5]) - (minutes if zone[0] == "+" else -minutes)
     days, minute = divmod(local, _MINUTES_A_DAY)
     year, month, day = (int(part) for part in date.split("-"))
     year, month, day = _civil(_day_number(year, month, day) + days)

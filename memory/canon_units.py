@@ -155,14 +155,23 @@ def read_number(text: str) -> tuple[Numeral, str] | None:
     return found if power is None else (scaled(numeral, power), after)
 
 
+@cache
 def currency_signs() -> frozenset[str]:
     """The first characters of currency names that are not letters."""
     return frozenset(name[0] for name in _currencies() if not name[0].isalpha())
 
 
-def currency_codes() -> frozenset[str]:
-    """The letters a currency may begin an amount with: usd in USD 5."""
-    return frozenset(name for name in _currencies() if name[0].isalpha())
+@cache
+def currency_names() -> frozenset[str]:
+    """The names of currencies, and the words of those that have several."""
+    return frozenset(word for name in _currencies() for word in (name.replace("_", " "), *name.split("_")))
+
+
+@cache
+def unit_words() -> frozenset[str]:
+    """The words that names of units have, and the magnitudes."""
+    symbols, names = _units()
+    return frozenset(word for name in (*symbols, *names, *MAGNITUDES) for word in name.split("_"))
 
 
 def _measure(text: str) -> tuple[str, str] | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memory import event, store_erase
 from memory.erase_checks import Check, check, check_structure
+from memory.layout import CHECKPOINT
 from memory.manifest import SCHEMA, decode_manifest, manifest_digest, sign_manifest
 from tlog import cbor
 from tlog.errors import MalformedError, UnavailableError
@@ -248,7 +249,7 @@ def _document(parts: Parts, row: ErasureRow, tombstone: EventRow, outcome: Outco
     if any(one["counts"].get("needles_shared") for one in outcome.checks):
         limits.add("needles_shared")
     assert tombstone.content is not None and tombstone.content_salt is not None
-    checkpoint = parts.home.public_storage().read("checkpoint")
+    checkpoint = parts.home.public_storage().read(CHECKPOINT)
     return {
         "schema": SCHEMA,
         "request": row.request,

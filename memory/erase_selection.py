@@ -203,7 +203,7 @@ def _select_ids(view: Snapshot, scope: Scope, references: tuple[bytes, ...]) -> 
 def _copies(view: Snapshot, scope: Scope, facts: tuple[SelectedFact, ...]) -> tuple[SelectedFact, ...]:
     """What was refused or held in this scope and says the same as one of the facts."""
     taken = {fact.seq for fact in facts}
-    said = {_text(fact.content) for fact in facts}
+    said = {_text(fact.content) for fact in facts} - {""}
     values: dict[str, list[str]] = {}
     for fact in facts:
         key, value = fact.content.get("key"), fact.content.get("value")

@@ -6,7 +6,7 @@ length of a key's history; for any other time it starts from the statements them
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,9 +34,11 @@ class KeyView:
 
 def key_now(view: Snapshot, tenant_id: int, key_tag: bytes, now: int) -> KeyView:
     """What a key says now."""
+    if view.has_lost_ends(tenant_id, key_tag):
+        # Then it takes the links of what is erased to tell which of the remaining facts have ended.
+        return key_then(view, tenant_id, key_tag, now, now, now)
     rows = view.facts_of_key(tenant_id, key_tag, STANDING)
-    lost = view.lost_ends(tenant_id, key_tag)
-    return _answered(_fold_cached(view, (*rows, *lost)), rows, now, now)
+    return _answered(timeline.fold(_cached_write(row) for row in rows), rows, now, now)
 
 
 def fact_now(fact: FactRow, now: int) -> KeyView:
@@ -89,16 +91,6 @@ def _timeline_event(row: EventRow) -> TimelineEvent:
         valid_from_declared="valid_from_declared" in flags,
         many="many" in flags,
     )
-
-
-def _fold_cached(view: Snapshot, rows: Sequence[FactRow]) -> dict[bytes, FactState]:
-    """The states of facts by their cached statuses; those whose end is erased are ended by what is left of it."""
-    events = [_cached_write(row) for row in rows]
-    for seq in sorted({row.replaced_by for row in rows if row.end_erased and row.replaced_by is not None}):
-        ended_by = view.event_by_seq(seq)
-        if ended_by is not None:
-            events.append(_timeline_event(ended_by))
-    return timeline.fold(sorted(events, key=lambda event: event.seq))
 
 
 def _cached_write(row: FactRow) -> TimelineEvent:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from memory.layout import CHECKPOINT
 from tlog.ascii import encode_base64
 from tlog.errors import VerificationError
 
@@ -64,7 +65,7 @@ def is_published(home: Home) -> bool:
         if view.unlogged(1):
             return False
         logged = view.last_logged_index() + 1
-    data = home.public_storage().read("checkpoint")
+    data = home.public_storage().read(CHECKPOINT)
     return logged == 0 if data is None else parse_checkpoint(parse_note(data).text).size >= logged
 
 

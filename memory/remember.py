@@ -6,23 +6,18 @@ is stored, retired, refused or held is a statement; what agrees writes nothing.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from memory import canon, edge, guard
-from memory.answers import Answer, receipts
-from memory.key_view import STANDING, key_now
-from memory.ledger import names_retired, retire, unretire, value_tags
-from memory.model import Decision, Known, KnownFact, Principal, Proposal, fact_id
+from memory import canon, edge, guard, ledger, requests
+from memory.answers import Answer, receipts, value_of
+from memory.key_view import STANDING, KeyView, key_now
+from memory.model import Decision, Known, KnownFact, Principal, Proposal, Status, fact_id
 from memory.principal import require
 from memory.scope import Scope, make_scope
 from memory.search import make_document, scope_token
 from memory.store_write import NewFact
-from tlog import cbor
 from tlog.errors import MalformedError, RefusedError, UnavailableError
 
 if TYPE_CHECKING:
@@ -30,30 +25,10 @@ if TYPE_CHECKING:
     from memory.rows import EventRow, FactRow
     from memory.store_write import Txn
 
-ARGUMENTS: Final = frozenset(
-    {
-        "text",
-        "key",
-        "value",
-        "subject",
-        "valid_from",
-        "valid_until",
-        "provisional",
-        "many",
-        "restatement",
-        "source",
-        "idempotency_key",
-        "reaffirm",
-        "reason",
-        "wait",
-    }
-)
-TOKEN_SECONDS: Final = 900
-TOKEN_PURPOSE: Final = "reaffirm"
 WAIT_SECONDS: Final = 30.0
-MAX_TOKEN_CHARACTERS: Final = 256
-_WITHHELD: Final = frozenset({"held", "refused"})
-_STATUS_OF: Final[Mapping[str, Any]] = {
+# Statuses that no read finds by words; such facts are indexed once a person lets them through.
+WITHHELD: Final = frozenset({"held", "refused"})
+_STATUS_OF: Final[Mapping[str, Status]] = {
     "stored": "active",
     "superseded": "active",
     "history": "history",
@@ -65,7 +40,7 @@ _STATUS_OF: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class _Write:
-    """A write on its way: who writes what, in which scope and transaction, and what the caller may see of the key."""
+    """A write on its way: who writes what, in which scope and transaction, and the caller's view of the key."""
 
     parts: Parts
     principal: Principal
@@ -74,27 +49,305 @@ class _Write:
     now: int
     proposal: Proposal
     key_tag: bytes | None
+    text_tag: bytes
     facts: tuple[FactRow, ...]
-    lifted: FactRow | None
+
+    @property
+    def standing(self) -> tuple[FactRow, ...]:
+        """The facts of the key that a read could serve now."""
+        return tuple(fact for fact in self.facts if fact.status in STANDING)
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What a write came to: the statement that it made or agrees with, and that statement's place in the log."""
+
+    answer: Answer
+    seq: int
+    entry_index: int | None = None
 
 
 def remember(parts: Parts, principal: Principal, arguments: Mapping[str, Any]) -> Answer:
-    """What became of a write. `arguments` are those of ARGUMENTS; times as a caller gives them."""
+    """What became of a write, once it is durable. `arguments` are those of `Memory.remember`.
+
+    Raises MalformedError for bad input, RefusedError for a token or an idempotency key that does not hold.
+    """
     require(principal, "memory:write")
     wait = edge.check_wait(arguments.get("wait"))
-    request = _request(arguments)
-    edge.make_proposal(parts.clock(), arguments)
     _check_reaffirm(principal, arguments)
+    # Bad input is answered before anybody waits for the lock; times are read again against the stamp.
+    edge.make_proposal(parts.clock(), arguments)
+    idempotency_key = arguments.get("idempotency_key")
+    if idempotency_key is not None:
+        edge.check_idempotency_key(idempotency_key)
     with parts.store.write() as txn:
         tenant = txn.make_tenant(principal.tenant, parts.vault.index_tag("tenant", principal.tenant))
         scope = make_scope(parts.vault, tenant, principal.agent)
         now = txn.stamp(parts.clock())
-        request_tag = None if request is None else scope.request_tag(principal.client, request)
-        body_tag = scope.bound_tag("body", _body(arguments))
-        answer = None if request_tag is None else _replay(txn, scope, request_tag, body_tag, arguments)
-        if answer is None:
-            write = _open_write(parts, principal, txn, scope, now, arguments)
-            answer, seq = _decide(write)
-            if request_tag is not None:
-                txn.add_idempotency(scope.tenant_id, request_tag, body_tag, seq, json.dumps(_noted(answer)))
-        ...
+        if idempotency_key is None:
+            written = _write(_open(parts, principal, txn, scope, now, arguments), arguments)
+        else:
+            request = requests.make_request(scope, principal, idempotency_key, arguments)
+            written = _write_once(parts, principal, txn, scope, now, arguments, request)
+    answer, entry_index = written.answer, written.entry_index
+    if wait is not None:
+        answer["waited"] = _wait(parts)
+        with parts.store.read() as view:
+            made = view.event_by_seq(written.seq)
+        entry_index = None if made is None else made.entry_index
+    answer["receipt"] = receipts(parts).shape(entry_index)
+    return answer
+
+
+def current_shape(view: KeyView) -> Answer | None:
+    """The one fact that a key has now; None while clients disagree and for a key of many values."""
+    if view.conflict or any(state.many for _, state in view.facts) or len(view.facts) != 1:
+        return None
+    fact, _ = view.facts[0]
+    return {"id": fact.id, "value": value_of(fact)}
+
+
+def _check_reaffirm(principal: Principal, arguments: Mapping[str, Any]) -> None:
+    token, reason = arguments.get("reaffirm"), arguments.get("reason")
+    if token is None:
+        if reason is not None:
+            raise MalformedError("expected a reason only with reaffirm, which it explains")
+        return
+    require(principal, "memory:reaffirm")
+    if not isinstance(token, str) or not 1 <= len(token) <= requests.MAX_TOKEN_CHARACTERS:
+        raise MalformedError("expected reaffirm to be the token that a refused write answered with")
+    if reason is None:
+        raise MalformedError("expected a reason with reaffirm: why the refused value holds again")
+    if arguments.get("key") is None or arguments.get("value") is None:
+        raise MalformedError("expected the key and the value of the refused write with reaffirm")
+
+
+def _write_once(
+    parts: Parts,
+    principal: Principal,
+    txn: Txn,
+    scope: Scope,
+    now: int,
+    arguments: Mapping[str, Any],
+    request: requests.Request,
+) -> _Written:
+    """The write, or what the same request came to before."""
+    found = requests.replay(txn.view, scope, request)
+    if found is None:
+        written = _write(_open(parts, principal, txn, scope, now, arguments), arguments)
+        requests.note(txn, scope, request, written.answer, written.seq)
+        return written
+    kept, made = found
+    key = arguments.get("key")
+    current = None if key is None else _current(txn, principal, scope, scope.key_tag(key), now)
+    answer = {**kept, "key": key, "current": current, "reaffirm": None}
+    return _Written(answer, made.seq, made.entry_index)
+
+
+def _open(
+    parts: Parts, principal: Principal, txn: Txn, scope: Scope, now: int, arguments: Mapping[str, Any]
+) -> _Write:
+    proposal = edge.make_proposal(now, arguments)
+    key_tag = None if proposal.key is None else scope.key_tag(proposal.key)
+    text_tag = scope.text_tag(proposal.text)
+    # What speaks of the past is compared with what is known of the past.
+    dated = proposal.valid_from is not None or proposal.valid_until is not None
+    statuses: tuple[Status, ...] = (*STANDING, "history") if dated else STANDING
+    if key_tag is None:
+        facts = txn.view.facts_of_text(scope.tenant_id, text_tag, STANDING)
+    else:
+        facts = txn.view.facts_of_key(scope.tenant_id, key_tag, statuses)
+    return _Write(parts, principal, txn, scope, now, proposal, key_tag, text_tag, facts)
+
+
+def _write(write: _Write, arguments: Mapping[str, Any]) -> _Written:
+    token = arguments.get("reaffirm")
+    lifted = None
+    if token is not None:
+        lifted = requests.redeem_token(
+            write.txn, write.scope, write.principal, token, write.proposal, write.standing, write.now
+        )
+    known = _known(write, lifted)
+    decide = guard.decide if write.parts.guard == "on" else guard.decide_unguarded
+    decision = decide(write.proposal, known)
+    if decision.outcome == "agreed":
+        return _agreed(write, decision)
+    if lifted is not None and decision.outcome == "refused":
+        raise RefusedError("the reaffirmed write is refused for another reason", code="token_invalid")
+    return _land(write, decision, known)
+
+
+def _known(write: _Write, lifted: bytes | None) -> Known:
+    view, scope, proposal = write.txn.view, write.scope, write.proposal
+    guarded = write.parts.guard == "on"
+    retired = named = False
+    if guarded and write.key_tag is not None:
+        retired = ledger.is_retired(view, scope, write.key_tag, proposal.value, write.now)
+    elif guarded and not write.facts:
+        named = ledger.names_retired(view, scope, proposal.text, write.now)
+    return Known(
+        now=write.now,
+        client=write.principal.client,
+        facts=tuple(known_fact(fact) for fact in write.facts),
+        value_retired=retired,
+        names_retired=named,
+        lifted=lifted,
+    )
+
+
+def known_fact(fact: FactRow) -> KnownFact:
+    """A fact as the guard is told of it."""
+    content = fact.content
+    return KnownFact(
+        commitment=fact.commitment,
+        status=fact.status,
+        client=content["client"],
+        text=content["text"],
+        value=content.get("value"),
+        valid_from=fact.valid_from,
+        valid_until=fact.valid_until,
+        recorded_at=fact.recorded_at,
+        many="many" in content.get("flags", ()),
+    )
+
+
+def _agreed(write: _Write, decision: Decision) -> _Written:
+    fact = next(fact for fact in write.facts if fact.commitment == decision.agrees_with)
+    return _Written(_answer(write, decision, fact.commitment), fact.seq, fact.entry_index)
+
+
+def _land(write: _Write, decision: Decision, known: Known) -> _Written:
+    """The statement of everything but an agreement, with all that follows from it."""
+    txn, scope, proposal = write.txn, write.scope, write.proposal
+    status = _STATUS_OF[decision.outcome]
+    content = _content(write, decision, known)
+    made = txn.add_event(
+        scope.tenant,
+        "write",
+        content,
+        sign=write.parts.sign_entry,
+        acts={
+            "retires": decision.retires,
+            "conflicts": decision.conflicts,
+            "lifts": () if known.lifted is None else (known.lifted,),
+        },
+        details={"outcome": decision.outcome, "reason": decision.reason},
+    )
+    subject = content.get("subject")
+    row = NewFact(
+        agent_tag=scope.agent_tag,
+        key_tag=write.key_tag,
+        subject_tag=None if subject is None else scope.subject_tag(subject),
+        text_tag=write.text_tag if content["text"] else scope.text_tag(""),
+        status=status,
+        valid_from=content["valid_from"],
+        declared=proposal.valid_from is not None,
+        valid_until=content["valid_until"],
+        recorded_at=write.now,
+    )
+    txn.add_fact(made, row)
+    if status not in WITHHELD:
+        txn.index_fact(made.seq, make_document(scope_token(scope.agent_tag), content))
+    if write.key_tag is not None:
+        _settle_key(write, decision, known, made)
+    answer = _answer(write, decision, made.commitment)
+    if decision.reason == "echo" and "memory:reaffirm" in write.principal.scopes:
+        answer["reaffirm"] = requests.issue_token(
+            txn, scope, write.principal, made, proposal, write.standing, write.now
+        )
+    return _Written(answer, made.seq)
+
+
+def _settle_key(write: _Write, decision: Decision, known: Known, made: EventRow) -> None:
+    """Ledger and conflicts of a key after a write."""
+    txn, scope, key_tag = write.txn, write.scope, write.key_tag
+    assert key_tag is not None
+    retired = [fact for fact in write.facts if fact.commitment in decision.retires]
+    ledger.retire(txn, scope, retired, write.proposal.value)
+    if known.lifted is not None:
+        ledger.unretire(txn, scope, key_tag, write.proposal.value)
+    if decision.conflicts:
+        txn.open_conflict(made, scope.agent_tag, key_tag)
+    elif any(fact.status == "conflict" for fact in retired):
+        close_settled_conflict(txn, scope, key_tag, made)
+
+
+def close_settled_conflict(txn: Txn, scope: Scope, key_tag: bytes, made: EventRow) -> None:
+    """Closes the conflict of a key once no fact of it is in conflict any more."""
+    if not txn.view.facts_of_key(scope.tenant_id, key_tag, ("conflict",)):
+        txn.close_conflict(scope.tenant_id, key_tag, made.seq)
+
+
+def _content(write: _Write, decision: Decision, known: Known) -> dict[str, Any]:
+    proposal, principal = write.proposal, write.principal
+    until = proposal.valid_until
+    if decision.outcome == "history":
+        until = guard.history_end(proposal, known)
+    flags = {
+        "provisional": proposal.provisional,
+        "many": proposal.many,
+        "restatement": proposal.restatement,
+        "reaffirmed": known.lifted is not None,
+        "unguarded": write.parts.guard != "on",
+        "valid_from_declared": proposal.valid_from is not None,
+        "authenticated": principal.authenticated,
+    }
+    content: dict[str, Any] = {
+        "tenant": principal.tenant,
+        "agent": principal.agent,
+        "client": principal.client,
+        "subject": proposal.subject,
+        "key": proposal.key,
+        "value": proposal.value,
+        "text": proposal.text,
+        "valid_from": write.now if proposal.valid_from is None else proposal.valid_from,
+        "valid_until": until,
+        "recorded_at": write.now,
+        "source": proposal.source,
+        "reason": proposal.reason,
+        "flags": sorted(name for name, holds in flags.items() if holds),
+        "canon": canon.VERSION,
+    }
+    if decision.reason == "echo" and _outlives_erasure(write):
+        # The value was erased and stays refused; to keep this copy of it for review would bring it back.
+        content |= {"text": "", "value": None, "subject": None, "source": None}
+        content["flags"] = sorted([*content["flags"], "redacted"])
+    return content
+
+
+def _outlives_erasure(write: _Write) -> bool:
+    return write.key_tag is not None and ledger.outlives_erasure(
+        write.txn.view, write.scope, write.key_tag, write.proposal.value
+    )
+
+
+def _answer(write: _Write, decision: Decision, commitment: bytes) -> Answer:
+    current = None
+    if write.key_tag is not None:
+        current = _current(write.txn, write.principal, write.scope, write.key_tag, write.now)
+    return {
+        "outcome": decision.outcome,
+        "reason": decision.reason,
+        "message": decision.message,
+        "id": fact_id(commitment),
+        "key": write.proposal.key,
+        "retired": [fact_id(retired) for retired in decision.retires],
+        "conflict_with": [fact_id(other) for other in decision.conflicts],
+        "current": current,
+        "reaffirm": None,
+    }
+
+
+def _current(txn: Txn, principal: Principal, scope: Scope, key_tag: bytes, now: int) -> Answer | None:
+    if "memory:read" not in principal.scopes:
+        return None
+    return current_shape(key_now(txn.view, scope.tenant_id, key_tag, now))
+
+
+def _wait(parts: Parts) -> str:
+    """`published`, or why the log could not publish now; the write stands either way."""
+    try:
+        parts.home.publish(WAIT_SECONDS)
+    except UnavailableError as error:
+        return error.code
+    return "published"

@@ -119,6 +119,11 @@ class ConflictRow:
     key_tag: bytes
     closed_by: int | None
 
+    @property
+    def id(self) -> str:
+        """The id people use for this disagreement: that of the statement that opened it."""
+        return fact_id(self.commitment)
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerHit:

@@ -59,6 +59,7 @@ CREATE TABLE facts (
   text_tag BLOB NOT NULL,               -- keyed hash of (agent, the text without case and white space)
   status TEXT NOT NULL,
   valid_from INTEGER NOT NULL,
+  declared INTEGER NOT NULL,            -- 1 if the writer said since when it holds
   valid_until INTEGER,
   recorded_at INTEGER NOT NULL,
   replaced_at INTEGER,

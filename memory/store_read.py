@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from memory.event import COMMITMENT_BYTES, decode_content
+from memory.event import COMMITMENT_BYTES, Link, decode_content, decode_link
 from memory.rows import (
     ActRow,
     ConflictRow,
@@ -147,6 +147,15 @@ class Snapshot:
         )
         return -1 if row is None else int(row[0])
 
+    def links(self, seqs: Iterable[int]) -> dict[int, Link]:
+        """What statements say that is kept for good, by their numbers."""
+        found = {}
+        for seq in seqs:
+            row = self.one("SELECT link FROM events WHERE seq = ?", seq)
+            if row is not None:
+                found[seq] = decode_link(row[0])
+        return found
+
     def acts_on(self, tenant_id: int, target_seq: int) -> tuple[ActRow, ...]:
         """What statements did to one statement, in order."""
         rows = self.rows(
@@ -210,6 +219,19 @@ class Snapshot:
         )
         return tuple(_fact(row) for row in rows)
 
+    def waiting(self, tenant_id: int, agent_tag: bytes, limit: int) -> tuple[FactRow, ...]:
+        """The facts of a scope that are held, or refused and not lifted since: oldest first."""
+        rows = self.rows(
+            f"""{_FACT} WHERE f.tenant = ? AND f.agent_tag = ? AND f.status IN ('held', 'refused')
+                AND NOT EXISTS (SELECT 1 FROM acts a
+                                WHERE a.tenant = f.tenant AND a.target = f.seq AND a.act = 'lifts')
+                ORDER BY f.seq LIMIT ?""",
+            tenant_id,
+            agent_tag,
+            limit,
+        )
+        return tuple(_fact(row) for row in rows)
+
     def facts_of_text(self, tenant_id: int, text_tag: bytes, statuses: Sequence[Status]) -> tuple[FactRow, ...]:
         """The facts of a scope that say the same in so many words, of some statuses."""
         rows = self.rows(
@@ -220,30 +242,26 @@ class Snapshot:
         )
         return tuple(_fact(row) for row in rows)
 
-    def lost_ends(self, tenant_id: int, key_tag: bytes) -> tuple[FactRow, ...]:
-        """The facts of a key that were ended by a statement which is erased since."""
-        rows = self.rows(
-            f"{_FACT} WHERE f.tenant = ? AND f.key_tag = ? AND f.end_erased ORDER BY f.seq", tenant_id, key_tag
-        )
-        return tuple(_fact(row) for row in rows)
+    def has_lost_ends(self, tenant_id: int, key_tag: bytes) -> bool:
+        """Whether a fact of a key was ended by a statement which is erased since."""
+        row = self.one("SELECT 1 FROM facts WHERE tenant = ? AND key_tag = ? AND end_erased LIMIT 1", tenant_id, key_tag)
+        return row is not None
 
     def story_of_key(self, tenant_id: int, key_tag: bytes) -> tuple[EventRow, ...]:
-        """The writes of a key and whatever acted on them, in order."""
-        return self._story(
-            "SELECT seq FROM facts WHERE tenant = ?1 AND key_tag = ?2", "f.key_tag = ?2", tenant_id, key_tag
-        )
+        """The writes of a key and whatever acted on them, directly or through what is erased, in order."""
+        return self._story("SELECT seq FROM facts WHERE tenant = ?1 AND key_tag = ?2", tenant_id, key_tag)
 
     def story_of_fact(self, tenant_id: int, seq: int) -> tuple[EventRow, ...]:
-        """A write and whatever acted on it, in order."""
-        return self._story("SELECT seq FROM facts WHERE tenant = ?1 AND seq = ?2", "f.seq = ?2", tenant_id, seq)
+        """A write and whatever acted on it, directly or through what is erased, in order."""
+        return self._story("SELECT seq FROM facts WHERE tenant = ?1 AND seq = ?2", tenant_id, seq)
 
-    def _story(self, writes: str, which: str, tenant_id: int, value: object) -> tuple[EventRow, ...]:
+    def _story(self, writes: str, tenant_id: int, value: object) -> tuple[EventRow, ...]:
         rows = self.rows(
-            f"""{_EVENT} WHERE e.seq IN (
+            f"""WITH RECURSIVE story (seq) AS (
                     {writes} UNION
-                    SELECT a.seq FROM facts f CROSS JOIN acts a ON a.tenant = f.tenant AND a.target = f.seq
-                    WHERE f.tenant = ?1 AND {which})
-                ORDER BY e.seq""",
+                    SELECT a.seq FROM story s CROSS JOIN acts a ON a.tenant = ?1 AND a.target = s.seq
+                    WHERE a.act <> 'erases')
+                {_EVENT} WHERE e.seq IN story ORDER BY e.seq""",
             tenant_id,
             value,
         )

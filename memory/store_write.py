@@ -32,6 +32,7 @@ _STATUS_AFTER: Final[Mapping[str, Status]] = {
     "conflicts": "conflict",
 }
 _ENDS: Final = frozenset({"retires", "retracts"})
+_STARTS: Final = frozenset({"confirms", "lifts"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class NewFact:
     text_tag: bytes
     status: Status
     valid_from: int
+    declared: bool
     valid_until: int | None
     recorded_at: int
 
@@ -170,12 +172,18 @@ class Txn:
                 )
                 status = "active" if act == "lifts" and kind == "reaffirm" else _STATUS_AFTER.get(act)
                 if status is not None:
-                    ended = (recorded_at, made.seq) if act in _ENDS else (None, None)
-                    self.connection.execute(
-                        """UPDATE facts SET status = ?, replaced_at = ?, replaced_by = ?
-                           WHERE seq = ? AND tenant = ?""",
-                        (status, *ended, target_seq, made.tenant_id),
-                    )
+                    self._set_status(made, act, target_seq, status, recorded_at)
+
+    def _set_status(self, made: EventRow, act: str, seq: int, status: Status, recorded_at: int) -> None:
+        ended = (recorded_at, made.seq) if act in _ENDS else (None, None)
+        # As in the fold: what was held or refused holds from now on, unless its writer said since when.
+        starts = recorded_at if act in _STARTS else None
+        self.connection.execute(
+            """UPDATE facts SET status = ?1, replaced_at = ?2, replaced_by = ?3,
+                   valid_from = CASE WHEN declared OR ?4 IS NULL THEN valid_from ELSE max(valid_from, ?4) END
+               WHERE seq = ?5 AND tenant = ?6""",
+            (status, *ended, starts, seq, made.tenant_id),
+        )
 
     def set_entry_indexes(self, pairs: Iterable[tuple[int, int]]) -> None:
         """Takes statements out of the outbox: pairs of their number and the index the log gave them."""
@@ -195,8 +203,8 @@ class Txn:
         """The row of a write in the cache of the fold."""
         self.connection.execute(
             """INSERT INTO facts (seq, tenant, agent_tag, key_tag, subject_tag, text_tag, status, valid_from,
-                                  valid_until, recorded_at)
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+                                  declared, valid_until, recorded_at)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
             (
                 made.seq,
                 made.tenant_id,
@@ -206,6 +214,7 @@ class Txn:
                 fact.text_tag,
                 fact.status,
                 fact.valid_from,
+                fact.declared,
                 fact.valid_until,
                 fact.recorded_at,
             ),

@@ -1,37 +1,40 @@
 """A home: the folder of one memory, and the one place where its parts are put together.
 
-    config.toml   settings            policy.txt   C2SP policy        trust.toml   to hand out to verifiers
-    keys/         log, issuer, receipt, manifest, index.key, guard/   store.db     facts and statements
-    log/          what the log serves log-state/   what it keeps to itself
-
-The folder is for its owner alone (0700). The first use makes it: under a lock, the configuration last, so
-that a crash on the way is completed by the next use and two first uses make one home. Everything else is
-opened when it is first needed; a command that only writes a fact loads no log and no witness client.
+Everything is opened when it is first needed; a command that only writes a fact loads no log and no witness
+client. What the files of a home are, and how it is made, is in `layout`.
 """
 
 from __future__ import annotations
 
 import os
-import stat
+import threading
 import time
-from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from memory.config import (
-    Config,
-    Guard,
-    format_config,
-    new_config,
-    parse_config,
-    random_origin,
-    resolve_guard,
+from memory.config import Config, Guard, format_config, parse_config, resolve_guard
+from memory.layout import (
+    CONFIG,
+    COSE_KEYS,
+    KEYS,
+    LOG_KEY,
+    POLICY,
+    PRIVATE_LOG,
+    PUBLIC_LOG,
+    STORE,
+    TRUST,
+    make_home,
+    make_private_file,
+    make_trust_of,
+    own_policy,
+    require_private,
+    write_policy,
 )
-from tlog.errors import MalformedError, RefusedError, UnavailableError
-from tlog.keys import load_cose_key, load_log_key, make_cose_key, make_log_key, make_secret
+from tlog.errors import MalformedError, RefusedError
+from tlog.keys import load_cose_key, load_log_key
 from tlog.storage import DirectoryStorage
 
 if TYPE_CHECKING:
@@ -49,19 +52,7 @@ if TYPE_CHECKING:
     from tlog.trust import Trust
 
 HOME_VARIABLE: Final = "MUNIMENT_HOME"
-CONFIG: Final = "config.toml"
-POLICY: Final = "policy.txt"
-TRUST: Final = "trust.toml"
-STORE: Final = "store.db"
-KEYS: Final = "keys"
-PUBLIC_LOG: Final = "log"
-PRIVATE_LOG: Final = "log-state"
 PUBLISH_SECONDS: Final = 10.0
-_LOG_KEY: Final = "log.key"
-_COSE_KEYS: Final = {"issuer": "issuer.key", "receipt": "receipt.key", "manifest": "manifest.key"}
-_INDEX_KEY: Final = "index.key"
-# What an unfinished first use may have left; a folder with anything else in it is somebody else's.
-_OWN_NAMES: Final = frozenset({KEYS, POLICY, TRUST, PUBLIC_LOG, PRIVATE_LOG, ".locks", ".tmp"})
 
 
 class Home:
@@ -73,6 +64,7 @@ class Home:
         self.guard = guard
         self.clock = clock
         self.files = DirectoryStorage(path)
+        self._opening = threading.RLock()
 
     def __enter__(self) -> Home:
         return self
@@ -84,13 +76,16 @@ class Home:
 
     def close(self) -> None:
         """Closes what was opened. The home may be used again."""
-        opened = self.__dict__
-        if "_log" in opened:
+        with self._opening:
+            self._close_log()
+            if "_parts" in self.__dict__:
+                self._parts.store.close()
+                del self.__dict__["_parts"]
+
+    def _close_log(self) -> None:
+        if "_log" in self.__dict__:
             self._log.close()
-        if "_parts" in opened:
-            self._parts.store.close()
-        for name in ("_log", "_parts"):
-            opened.pop(name, None)
+            del self.__dict__["_log"]
 
     # Parts
 
@@ -102,7 +97,8 @@ class Home:
 
     def parts(self) -> Parts:
         """Store, vault and signer, opened; an erasure that a crash cut short is finished first."""
-        return self._parts
+        with self._opening:
+            return self._parts
 
     @cached_property
     def _parts(self) -> Parts:
@@ -112,6 +108,7 @@ class Home:
         from memory.vault import Vault
 
         vault = Vault(self.path / KEYS)
+        make_private_file(self.path / STORE)
         parts = Parts(
             store=open_store(self.path / STORE, vault),
             vault=vault,
@@ -135,7 +132,8 @@ class Home:
 
     def log(self) -> Log:
         """The log of this home, opened, whatever a crash left undone completed."""
-        return self._log
+        with self._opening:
+            return self._log
 
     @cached_property
     def _log(self) -> Log:
@@ -162,7 +160,7 @@ class Home:
 
     def log_signer(self) -> Ed25519NoteSigner:
         """What signs checkpoints."""
-        return load_log_key(self.path / KEYS / _LOG_KEY)
+        return load_log_key(self.path / KEYS / LOG_KEY)
 
     def receipt_signer(self) -> CoseSigner:
         """What signs receipts: roots of published checkpoints alone."""
@@ -172,8 +170,12 @@ class Home:
         """What signs deletion manifests."""
         return self._cose_signer("manifest")
 
+    def has_issuer_key(self) -> bool:
+        """Whether the key that signs statements lies in the home, beside what it signs for."""
+        return (self.path / KEYS / COSE_KEYS["issuer"]).exists()
+
     def _cose_signer(self, use: str) -> CoseSigner:
-        return load_cose_key(self.path / KEYS / _COSE_KEYS[use])
+        return load_cose_key(self.path / KEYS / COSE_KEYS[use])
 
     @property
     def origin(self) -> str:
@@ -209,7 +211,7 @@ class Home:
 
     def trust(self) -> Trust:
         """What a verifier who believes this home would write down: its keys and its policy."""
-        return _trust(self.path, self.config, self.policy())
+        return make_trust_of(self.path, self.config, self.policy())
 
     def set_policy(self, text: str, same_operator: tuple[str, ...] | None = None) -> Policy:
         """The policy that holds from now on, durable; `trust.toml` follows it.
@@ -217,16 +219,15 @@ class Home:
         The log's own line may be left out. `same_operator` names those of its witnesses that the operator of
         the log runs. Another process that runs keeps the policy it started with.
         """
-        policy = _own_policy(text, self.log_vkey())
+        policy = own_policy(text, self.log_vkey())
         if same_operator is not None:
             if not set(same_operator) <= {witness.name for witness in policy.witnesses}:
                 raise MalformedError("expected same_operator to name witnesses of the policy")
             self.config = replace(self.config, same_operator=tuple(same_operator))
             self.files.replace(CONFIG, format_config(self.config))
-        _write_policy(self.files, self.path, self.config, policy)
-        if "_log" in self.__dict__:
-            self._log.close()
-            del self.__dict__["_log"]
+        write_policy(self.files, self.path, self.config, policy)
+        with self._opening:
+            self._close_log()
         return policy
 
     # Erasure
@@ -261,7 +262,7 @@ def init_home(
     """A new home in `path`, open. RefusedError if there is one already: its settings would not be these."""
     folder = home_path(path)
     resolved = resolve_guard(guard, None)
-    if not _make(folder, origin, policy_text, resolved):
+    if not make_home(folder, origin, policy_text, resolved):
         raise RefusedError("expected a folder without a home in it; there is one already", code="home_exists")
     return open_home(folder)
 
@@ -278,8 +279,8 @@ def open_home(
     """
     folder = home_path(path)
     if not (folder / CONFIG).is_file():
-        _make(folder, None, None, resolve_guard(None, None))
-    _require_private(folder)
+        make_home(folder, None, None, resolve_guard(None, None))
+    require_private(folder)
     data = DirectoryStorage(folder).read(CONFIG)
     if data is None:
         raise MalformedError(f"expected {CONFIG} in the home")
@@ -297,90 +298,6 @@ def home_path(path: str | os.PathLike[str] | None) -> Path:
     from platformdirs import user_data_path
 
     return user_data_path("muniment", appauthor=False)
-
-
-def _make(folder: Path, origin: str | None, policy_text: str | None, guard: Guard) -> bool:
-    """True once this call has made the home; False if there is one. It is there once its config.toml is."""
-    _make_folder(folder)
-    files = DirectoryStorage(folder)
-    with files.lock("home"):
-        if files.read(CONFIG) is not None:
-            return False
-        with suppress(FileNotFoundError):
-            if not {entry.name for entry in os.scandir(folder)} <= _OWN_NAMES:
-                raise MalformedError("expected an empty folder, or a home, but other files are in it")
-        os.chmod(folder, 0o700)
-        signer = _log_signer(folder, origin)
-        for name in _COSE_KEYS.values():
-            make_cose_key(folder / KEYS / name)
-        make_secret(folder / KEYS / _INDEX_KEY)
-        config = new_config(signer.verifier_key.name, guard, int(time.time()))
-        text = "quorum none\n" if policy_text is None else policy_text
-        _write_policy(files, folder, config, _own_policy(text, signer.verifier_key.vkey))
-        files.replace(CONFIG, format_config(config))
-        return True
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise MalformedError("expected the home to be a folder, but it is a file or below one") from None
-    except OSError as error:
-        raise UnavailableError(
-            f"the home cannot be made: {error.strerror}", code="home_unavailable"
-        ) from None
-
-
-def _log_signer(folder: Path, origin: str | None) -> Ed25519NoteSigner:
-    """The log key; one left by an unfinished first use is kept, and names the origin unless one is given."""
-    path = folder / KEYS / _LOG_KEY
-    if origin is None and path.exists():
-        return load_log_key(path)
-    return make_log_key(path, random_origin() if origin is None else origin)
-
-
-def _require_private(folder: Path) -> None:
-    """Returns if nobody but the owner may enter the home."""
-    mode = stat.S_IMODE(folder.stat().st_mode)
-    if mode & 0o077:
-        raise RefusedError(
-            f"expected a home for its owner alone, but its mode is {mode:04o} (chmod 700)", code="home_mode"
-        )
-
-
-def _own_policy(text: str, vkey: str) -> Policy:
-    """The policy in `text`, with the line of our own log before it if it names no log."""
-    from tlog.policy import parse_policy
-
-    policy = parse_policy(text)
-    if not policy.logs:
-        return parse_policy(f"log {vkey}\n{text}")
-    if vkey not in {log.key.vkey for log in policy.logs}:
-        raise MalformedError("expected the policy to list the log of this home, or no log")
-    return policy
-
-
-def _write_policy(files: DirectoryStorage, folder: Path, config: Config, policy: Policy) -> None:
-    files.replace(POLICY, policy.text.encode("utf-8", "surrogateescape"))
-    files.replace(TRUST, _trust(folder, config, policy).text.encode("utf-8", "surrogateescape"))
-
-
-def _trust(folder: Path, config: Config, policy: Policy) -> Trust:
-    from tlog.trust import TrustedKey, make_trust
-
-    witnesses = {witness.name for witness in policy.witnesses}
-    keys = tuple(
-        TrustedKey(use, load_cose_key(folder / KEYS / name).key, config.created_at)
-        for use, name in _COSE_KEYS.items()
-    )
-    return make_trust(
-        policy.text,
-        keys,
-        config.merge_delay_seconds,
-        config.max_checkpoint_age_seconds,
-        tuple(name for name in config.same_operator if name in witnesses),
-    )
 
 
 def _cosign_when_asked(policy: Policy) -> CosignFunction:

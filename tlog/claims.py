@@ -6,6 +6,22 @@ A claim is *proved* by signatures and hashes alone; what a reader might wrongly 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from tlog import cose, merkle
+from tlog import policy as policies
+from tlog import receipt as receipts
+from tlog import statement as statements
+from tlog.ascii import encode_base64
+from tlog.checkpoint import parse_checkpoint
+from tlog.errors import Error, VerificationError
+from tlog.note import parse_note
+from tlog.policy import VerifiedCheckpoint
+from tlog.trust import Trust
+
 OpenContent = Callable[[bytes, bytes], Mapping[str, Any]]
 """(opening file, commitment) -> what the opening proves; VerificationError if it is of another statement."""
 DescribeManifest = Callable[[bytes], Mapping[str, Any]]
@@ -33,6 +49,8 @@ class Caller:
 
 @dataclass
 class Findings:
+    """What was found about one file so far; `holds` once what such a file is for is proved."""
+
     proved: list[Claim] = field(default_factory=list)
     not_proved: list[Claim] = field(default_factory=list)
     failed: list[Claim] = field(default_factory=list)
@@ -40,21 +58,24 @@ class Findings:
     opened: bool = False
 
     def prove(self, code: str, text: str) -> None:
+        """Adds a claim that signatures and hashes prove."""
         self.proved.append(Claim(code, text))
 
     def leave(self, code: str, text: str) -> None:
+        """Adds, once, what is not proved."""
         claim = Claim(code, text)
         if claim not in self.not_proved:
             self.not_proved.append(claim)
 
     def fail(self, error: Error) -> None:
+        """Adds a check that failed."""
         code = "witness_quorum_not_met" if error.code == "quorum_not_met" else error.code
         self.failed.append(Claim(code, error.message))
 
 
-
-
-def receipt_claims(data: bytes, entry: bytes, caller: Caller, findings: Findings) -> VerifiedCheckpoint | None:
+def receipt_claims(
+    data: bytes, entry: bytes, caller: Caller, findings: Findings
+) -> VerifiedCheckpoint | None:
     """The verified checkpoint beside a receipt for `entry`, if there is one; the findings say what it proves."""
     parsed = receipts.parse_receipt(data)
     if parsed.kind != receipts.INCLUSION:
@@ -73,14 +94,23 @@ def receipt_claims(data: bytes, entry: bytes, caller: Caller, findings: Findings
             included(parsed.proofs[0].second, parsed.proofs[0].first, findings)
     key = trusted_key("receipt", parsed.kid, witnessed_at(checkpoint), parsed.issuer, caller, findings)
     if key is not None:
-        verified = receipts.verify_receipt(data, entry, key)
-        findings.prove(
-            "receipt_signature", f"A receipt key of the trust file says so for tree size {verified.size}."
-        )
-        if not verified.size_signed:
-            findings.leave("receipt_size", "The receipt's signature does not cover the tree size.")
-        findings.holds = True
+        _receipt_signature(receipts.verify_receipt(data, entry, key), caller, findings)
     return checkpoint
+
+
+def _receipt_signature(verified: receipts.VerifiedReceipt, caller: Caller, findings: Findings) -> None:
+    findings.prove(
+        "receipt_signature",
+        f"A receipt key of the trust file signed that the entry is in the log's tree of {verified.size}.",
+    )
+    if not verified.size_signed:
+        findings.leave("receipt_size", "The receipt's signature does not cover the tree size.")
+    assert caller.trust is not None
+    if verified.checkpoint is None and caller.trust.policy.quorum is not None:
+        # Or else whoever takes the checkpoint out of a receipt would be rid of the witnesses.
+        findings.leave("witness_quorum_not_met", "The policy asks for witnesses, and the receipt shows none.")
+    else:
+        findings.holds = True
 
 
 def _require_same_tree(parsed: receipts.Receipt, roots: Sequence[bytes], checkpoint: bytes) -> None:
@@ -91,6 +121,7 @@ def _require_same_tree(parsed: receipts.Receipt, roots: Sequence[bytes], checkpo
 
 
 def included(index: int, size: int, findings: Findings) -> None:
+    """Adds that an entry was proved to be in the tree of a checkpoint that was proved."""
     findings.prove(
         "inclusion", f"The entry is in the log, at index {index} of the {size} that the checkpoint covers."
     )
@@ -146,19 +177,28 @@ def _limits(trust: Trust, verified: VerifiedCheckpoint, now: int, findings: Find
 
 def statement_claims(entry: bytes, caller: Caller, at: int | None, findings: Findings) -> bool:
     """Whether the statement's signature was proved; also tries the opening."""
-    parsed = statements.parse_signed_statement(entry)
-    key = trusted_key("issuer", parsed.kid, at, parsed.issuer, caller, findings)
-    if key is not None:
-        message = parsed.message
-        assert message.payload is not None
-        algorithm = cose.require_algorithm(key, message.headers.get(cose.ALG))
-        cose.verify_signature(
-            key, algorithm, cose.sig_structure(message.protected, message.payload), message.signature
-        )
-        findings.prove("statement_signature", "An issuer key of the trust file signed the statement.")
+    message = statements.parse_signed_statement(entry).message
+    signed = signature_claim("issuer", message, at, caller, findings)
     findings.leave("not_truth", "What was recorded is proved, not that it is true, nor that it still stands.")
-    _open(parsed.message.payload or b"", caller, findings)
-    return key is not None
+    _open(message.payload or b"", caller, findings)
+    return signed
+
+
+def signature_claim(
+    use: str, message: cose.Sign1, at: int | None, caller: Caller, findings: Findings
+) -> bool:
+    """Whether a key of the caller's for this use signed the message, which carries its payload."""
+    issuer, _, kid = statements.issuer_headers(message.headers)
+    key = trusted_key(use, kid, at, issuer, caller, findings)
+    if key is None:
+        return False
+    assert message.payload is not None
+    # The direct path: loading a COSE library would cost more than all the rest.
+    algorithm = cose.require_algorithm(key, message.headers.get(cose.ALG))
+    signed = cose.sig_structure(message.protected, message.payload)
+    cose.verify_signature(key, algorithm, signed, message.signature)
+    findings.prove(f"{use}_signature", f"Signed by a key that the trust file has for the use {use}.")
+    return True
 
 
 def _open(commitment: bytes, caller: Caller, findings: Findings) -> None:
@@ -174,7 +214,8 @@ def _open(commitment: bytes, caller: Caller, findings: Findings) -> None:
     findings.opened = True
     findings.prove(
         "content_opened",
-        f"The opening shows the content that the statement commits to (kind {opened['kind']}, number {opened['seq']}).",
+        "The opening shows the content that the statement commits to"
+        f" (kind {opened['kind']}, number {opened['seq']}).",
     )
 
 
@@ -200,6 +241,7 @@ def witnessed_at(checkpoint: VerifiedCheckpoint | None) -> int | None:
 
 
 def size_and_root(checkpoint: bytes) -> tuple[int, bytes]:
+    """What a checkpoint says, nothing of it verified."""
     parsed = parse_checkpoint(parse_note(checkpoint).text)
     return parsed.size, parsed.root
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from tlog.errors import MalformedError, UnavailableError
 
 if TYPE_CHECKING:
+    from tlog.claims import DescribeManifest, OpenContent
     from tlog.log import Log
     from tlog.policy import Policy
     from tlog.trust import Trust
-    from tlog.verify import DescribeManifest, OpenContent, Verdict
+    from tlog.verify import Verdict
 
 PUBLISH_SECONDS: Final = 10.0
 
@@ -176,7 +177,8 @@ def run_verify(
     describe_manifest: DescribeManifest | None = None,
 ) -> int:
     """Verifies files and gives the exit code: 0 all hold, 1 one does not, 2 one is not what can be verified."""
-    from tlog.verify import MAX_FILE_BYTES, Caller, recognize, verify_files
+    from tlog.claims import Caller
+    from tlog.verify import MAX_FILE_BYTES, recognize, verify_files
 
     opening = None if args.opening is None else _read(args.opening, 1 << 23)
     caller = Caller(_given_trust(args), int(time.time()), opening, open_content, describe_manifest)
@@ -248,7 +250,10 @@ def _answer(args: argparse.Namespace, document: Mapping[str, Any], text: str) ->
     output = getattr(args, "output", None)
     data = text.encode("utf-8", "surrogateescape")
     if output is not None:
-        Path(output).write_bytes(data)
+        try:
+            Path(output).write_bytes(data)
+        except OSError as error:
+            raise MalformedError(f"the output cannot be written: {error.strerror}") from None
     if args.json:
         _write_json(document)
     elif output is None:

@@ -43,12 +43,12 @@ def parse_proof(data: bytes) -> TlogProof:
     """The proof in a file, which must hold nothing else. tlog-proof, Format."""
     if len(data) > MAX_PROOF_BYTES:
         raise MalformedError(f"tlog-proof: expected at most {MAX_PROOF_BYTES} bytes", code="too_large")
-    head, separator, checkpoint = data.partition(b"\n\n")
+    head, _, checkpoint = data.partition(b"\n\n")
     try:
         lines = head.decode("ascii").split("\n")
     except UnicodeDecodeError:
         raise MalformedError("tlog-proof: expected ASCII before the checkpoint") from None
-    if not separator or lines.pop(0) != HEADER:
+    if lines.pop(0) != HEADER:
         raise MalformedError(
             f"tlog-proof: expected the line {HEADER}, a proof, an empty line and a checkpoint"
         )
@@ -58,8 +58,6 @@ def parse_proof(data: bytes) -> TlogProof:
     if not lines or not lines[0].startswith("index "):
         raise MalformedError("tlog-proof: expected an index line")
     index = parse_decimal(lines[0].removeprefix("index "), "tlog-proof index")
-    if len(lines) > MAX_HASHES + 1:
-        raise MalformedError(f"tlog-proof: expected up to {MAX_HASHES} hashes")
     hashes = tuple(decode_hash(line, "tlog-proof hash") for line in lines[1:])
     return TlogProof(index, hashes, checkpoint, extra)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tlog.ascii import HASH_BYTES, MAX_SIZE
 from tlog.errors import MalformedError, VerificationError
@@ -18,8 +19,11 @@ from tlog.merkle import HashReader, Node, parent_hashes, tree_root
 HEIGHT = 8
 WIDTH = 1 << HEIGHT
 MAX_LEVEL = 63
+KEPT_TILES = 64
 MAX_ENTRY_BYTES = 65535
 MAX_BUNDLE_BYTES = WIDTH * (2 + MAX_ENTRY_BYTES)
+
+_Rows = Sequence[Sequence[bytes]]  # a tile's hashes, and above them each row of their complete parents
 
 _PATH = re.compile(
     r"tile/(?P<level>entries|0|[1-9][0-9]?)/(?P<index>(?:x[0-9]{3}/)*[0-9]{3})(?:\.p/(?P<width>[1-9][0-9]{0,2}))?"
@@ -188,81 +192,69 @@ def grow(old_size: int, leaves: Iterable[bytes], read_tile: TileReader) -> Itera
             hashes = row[at : at + WIDTH]
             yield Tile(level, first + at // WIDTH, len(hashes)), b"".join(hashes)
             if len(hashes) == WIDTH:
-                parents.append(_complete_root(hashes))
+                parents.append(_rows(hashes)[HEIGHT][0])
         level, before, row = level + 1, first, parents
 
 
 def hash_reader(size: int, read_tile: TileReader) -> HashReader:
-    """A reader of a log's hashes that fetches each tile once a call, and only tiles that exist at `size`.
+    """A reader of a log's hashes that fetches only tiles that exist at `size`, and keeps the last 64 of them.
 
     It believes what it reads: for one's own log. For any other there is `verified_hash_reader`.
     """
 
-    def read(nodes: Sequence[Node]) -> tuple[bytes, ...]:
-        tiles: dict[Tile, tuple[bytes, ...]] = {}
+    @lru_cache(maxsize=KEPT_TILES)
+    def rows_of(tile: Tile) -> _Rows:
+        return _rows(decode_tile(tile, read_tile(tile)))
 
-        def hashes_of(tile: Tile) -> tuple[bytes, ...]:
-            if tile not in tiles:
-                tiles[tile] = decode_tile(tile, read_tile(tile))
-            return tiles[tile]
-
-        return tuple(_hash_of(node, size, hashes_of) for node in nodes)
-
-    return read
+    return lambda nodes: [_hash_of(node, size, rows_of) for node in nodes]
 
 
 def verified_hash_reader(size: int, root: bytes, read_tile: TileReader) -> HashReader:
-    """A reader of a log's hashes that believes no tile unless it leads to the root.
+    """A reader of a log's hashes that believes no tile unless it leads to the root; it keeps the last 64.
 
-    The partial tiles are fetched first, once, and together have to make the root. A full tile has its hash in
-    the tile above, which is fetched and checked in turn. Raises VerificationError with code `tile`.
+    The partial tiles are fetched together, once, and together have to make the root. A full tile has its hash
+    in the tile above, which is fetched and checked in turn. Raises VerificationError with code `tile`.
     """
-    edge: dict[Tile, tuple[bytes, ...]] = {}
+    edge: dict[Tile, _Rows] = {}
 
-    def read(nodes: Sequence[Node]) -> tuple[bytes, ...]:
-        if size and not edge:
-            edge.update(_verified_edge(size, root, read_tile))
-        tiles = dict(edge)
+    @lru_cache(maxsize=KEPT_TILES)
+    def rows_of(tile: Tile) -> _Rows:
+        if tile.width < WIDTH:
+            edge.update(edge or _verified_edge(size, root, read_tile))
+            return edge[tile]
+        rows = _rows(decode_tile(tile, read_tile(tile)))
+        above = tile_at((tile.level or 0) + 1, tile.index // WIDTH, size)
+        if above is None or rows_of(above)[0][tile.index % WIDTH] != rows[HEIGHT][0]:
+            raise VerificationError(
+                "tile: does not lead to the checkpoint's root", code="tile", path=tile.path
+            )
+        return rows
 
-        def hashes_of(tile: Tile) -> tuple[bytes, ...]:
-            if tile not in tiles:
-                hashes = decode_tile(tile, read_tile(tile))
-                above = tile_at((tile.level or 0) + 1, tile.index // WIDTH, size)
-                if above is None or hashes_of(above)[tile.index % WIDTH] != _complete_root(hashes):
-                    raise VerificationError(
-                        "tile: does not lead to the checkpoint's root", code="tile", path=tile.path
-                    )
-                tiles[tile] = hashes
-            return tiles[tile]
-
-        return tuple(_hash_of(node, size, hashes_of) for node in nodes)
-
-    return read
+    return lambda nodes: [_hash_of(node, size, rows_of) for node in nodes]
 
 
-def _verified_edge(size: int, root: bytes, read_tile: TileReader) -> dict[Tile, tuple[bytes, ...]]:
+def _verified_edge(size: int, root: bytes, read_tile: TileReader) -> dict[Tile, _Rows]:
     # Every subtree that a tree's root is folded from lies in a partial tile, and every hash of a partial tile
     # in such a subtree: that the root is right leaves no hash of the right edge unchecked.
     edge = [tile for tile in partial_tiles(size) if tile.level is not None]
-    tiles = {tile: decode_tile(tile, read_tile(tile)) for tile in edge}
+    tiles = {tile: _rows(decode_tile(tile, read_tile(tile))) for tile in edge}
     if tree_root(size, lambda nodes: [_hash_of(node, size, tiles.__getitem__) for node in nodes]) != root:
         raise VerificationError("tiles: the right edge does not lead to the checkpoint's root", code="tile")
     return tiles
 
 
-def _hash_of(node: Node, size: int, hashes_of: Callable[[Tile], tuple[bytes, ...]]) -> bytes:
+def _rows(hashes: Sequence[bytes]) -> _Rows:
+    rows = [hashes]
+    while len(rows[-1]) > 1:
+        rows.append(parent_hashes(rows[-1]))
+    return rows
+
+
+def _hash_of(node: Node, size: int, rows_of: Callable[[Tile], _Rows]) -> bytes:
     level, index = node
     tile_level, height = divmod(level, HEIGHT)
-    first = index << height
-    tile = tile_at(tile_level, first // WIDTH, size)
-    start = first % WIDTH
-    end = start + (1 << height)
-    if tile is None or end > tile.width:
+    position = index % (WIDTH >> height)
+    tile = tile_at(tile_level, (index << height) // WIDTH, size)
+    if tile is None or (position + 1) << height > tile.width:
         raise MalformedError("node: expected a subtree complete at the tree's size")
-    return _complete_root(hashes_of(tile)[start:end])
-
-
-def _complete_root(row: Sequence[bytes]) -> bytes:
-    while len(row) > 1:
-        row = parent_hashes(row)
-    return row[0]
+    return rows_of(tile)[height][position]

@@ -2,31 +2,39 @@
 
 All trust is the caller's: a policy, or a trust file with keys. Nothing is looked up, nothing is fetched. Each
 file is judged for itself, save that a receipt or proof finds the statement it is for among the other files.
-A claim is *proved* by signatures and hashes alone; what a reader might wrongly take for proved is named as
-*not proved*; a check that was made and failed is *failed*, and then the file does not hold.
+A file with a check that failed does not hold, nor does one of which nothing that matters was proved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
 
 from tlog import cbor, cose, merkle
-from tlog import policy as policies
 from tlog import receipt as receipts
 from tlog import statement as statements
-from tlog.ascii import encode_base64
 from tlog.checkpoint import parse_checkpoint
+from tlog.claims import (
+    Caller,
+    Claim,
+    Findings,
+    checkpoint_claims,
+    included,
+    receipt_claims,
+    signature_claim,
+    size_and_root,
+    statement_claims,
+    witnessed_at,
+)
 from tlog.errors import Error, MalformedError, VerificationError
 from tlog.note import MAX_NOTE_BYTES, parse_note
-from tlog.policy import VerifiedCheckpoint
 from tlog.proof import HEADER, TlogProof, parse_proof
-from tlog.trust import Trust
 
 MANIFEST_TYP: Final = "application/vnd.muniment.manifest+cose"
 MAX_FILE_BYTES: Final = 72 << 20  # the largest erasure's manifest
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -141,25 +149,28 @@ def _verify_proof(data: bytes, caller: Caller, findings: Findings, entries: Sequ
     checkpoint = checkpoint_claims(proof.checkpoint, caller, findings)
     entry = _proved_entry(proof, entries)
     if entry is None:
-        findings.leave("statement_missing", "The proof carries no entry and none of the files is the one.")
+        findings.leave(
+            "statement_missing", "The proof carries no entry, and no file is the statement it is for."
+        )
         return
-    size, root = size_and_root(proof.checkpoint)
-    merkle.verify_inclusion(proof.index, size, merkle.leaf_hash(entry), proof.hashes, root)
     if checkpoint is not None:
-        included(proof.index, size, findings)
-    statement_claims(entry, caller, witnessed_at(checkpoint), findings)
+        included(proof.index, checkpoint.checkpoint.size, findings)
+    try:
+        statement_claims(entry, caller, witnessed_at(checkpoint), findings)
+    except MalformedError:
+        findings.leave("statement_unknown", "What the entry says is not known: it is no signed statement.")
 
 
 def _proved_entry(proof: TlogProof, entries: Sequence[bytes]) -> bytes | None:
-    if proof.extra is not None:
-        return proof.extra
+    """The entry that the proof is for: the one it carries, which must be it, or one of the files'."""
     size, root = size_and_root(proof.checkpoint)
+    if proof.extra is not None:
+        merkle.verify_inclusion(proof.index, size, merkle.leaf_hash(proof.extra), proof.hashes, root)
+        return proof.extra
     for entry in entries:
-        try:
+        with suppress(VerificationError):
             merkle.verify_inclusion(proof.index, size, merkle.leaf_hash(entry), proof.hashes, root)
             return entry
-        except VerificationError:
-            continue
     return None
 
 
@@ -174,6 +185,9 @@ def _verify_transparent(data: bytes, caller: Caller, findings: Findings, _: Sequ
 
 def _verify_statement(data: bytes, caller: Caller, findings: Findings, _: Sequence[bytes]) -> None:
     entry = statements.entry_of(data)
+    if entry != data:
+        # Nobody signed them; and a transparent statement whose label is damaged must not pass for this.
+        raise MalformedError("statement: expected no unprotected headers but receipts")
     findings.holds = statement_claims(entry, caller, None, findings)
     findings.leave(
         "pending",
@@ -193,24 +207,16 @@ def _verify_receipt(data: bytes, caller: Caller, findings: Findings, entries: Se
         tried.append(attempt)
     best = next((one for one in tried if one.holds), tried[0] if tried else None)
     if best is None:
-        findings.leave("statement_missing", "The receipt is for a statement that is not among the files.")
+        findings.leave("statement_missing", "No file is the statement that the receipt, as it is, is for.")
         return
     findings.proved, findings.not_proved, findings.holds = best.proved, best.not_proved, best.holds
 
 
 def _verify_manifest(data: bytes, caller: Caller, findings: Findings, _: Sequence[bytes]) -> None:
     message = cose.decode_sign1(data, max_bytes=MAX_FILE_BYTES)
-    issuer, _subject, kid = statements.issuer_headers(message.headers)
     if message.payload is None:
         raise MalformedError("manifest: expected its document attached")
-    key = trusted_key("manifest", kid, None, issuer, caller, findings)
-    if key is not None:
-        # The direct path: loading a COSE library would cost more than all the rest.
-        algorithm = cose.require_algorithm(key, message.headers.get(cose.ALG))
-        signed = cose.sig_structure(message.protected, message.payload)
-        cose.verify_signature(key, algorithm, signed, message.signature)
-        findings.prove("manifest_signature", "A manifest key of the trust file signed the manifest.")
-        findings.holds = True
+    findings.holds = signature_claim("manifest", message, None, caller, findings)
     if caller.describe_manifest is None:
         findings.leave("erasure_itself", "That the content is gone is the word of whoever signed this.")
         return
@@ -228,5 +234,3 @@ def _refuse(*_: object) -> None:
         "expected a tlog-proof, a checkpoint, or a COSE statement, receipt or manifest"
         " (an opening goes with --opening)"
     )
-
-

@@ -93,7 +93,7 @@ class Exchanges(Generic[T]):
 
 def _abort_all(exchanges: Iterable[_Exchange]) -> None:
     for exchange in exchanges:
-        pass
+        exchange.abort()
 
 
 class _Exchange:

@@ -201,7 +201,9 @@ def _parse_marker(data: bytes) -> Marker:
 
 
 def _make_durable(connection: apsw.Connection) -> None:
-    connection.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON")
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        # A statement that gives a row stops where it is until the row is fetched.
+        connection.execute(f"PRAGMA {pragma}").fetchall()
 
 
 class Store:

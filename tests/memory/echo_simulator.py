@@ -87,19 +87,30 @@ class Simulator:
             raise MalformedError("expected a value that is not blank")
         known = self._known(scope, client, proposal, reaffirm)
         decision = self.decide(proposal, known)
-        answer: dict[str, Any] = {"outcome": decision.outcome, "reason": decision.reason, "message": decision.message}
+        answer: dict[str, Any] = {
+            "outcome": decision.outcome,
+            "reason": decision.reason,
+            "message": decision.message,
+        }
         if decision.outcome == "agreed":
             return answer
         commitment = self._record(scope, client, proposal, decision, known)
         if decision.outcome == "refused":
             answer["reaffirm"] = f"token {len(self.tokens)}"
-            self.tokens[answer["reaffirm"]] = (commitment, canon.canonical_value(proposal.value or proposal.text))
+            self.tokens[answer["reaffirm"]] = (
+                commitment,
+                canon.canonical_value(proposal.value or proposal.text),
+            )
         return answer
 
-    def _op_get(self, scope: Scope, client: str, key: str, as_of: Any = "now", as_recorded: Any = "now") -> dict[str, Any]:
+    def _op_get(
+        self, scope: Scope, client: str, key: str, as_of: Any = "now", as_recorded: Any = "now"
+    ) -> dict[str, Any]:
         recorded = self._time(as_recorded)
         facts = self._states(scope, key, recorded)
-        told = timeline.answer(facts, min(self._time(as_of), recorded) if as_of == "now" else self._time(as_of), recorded)
+        told = timeline.answer(
+            facts, min(self._time(as_of), recorded) if as_of == "now" else self._time(as_of), recorded
+        )
         served = [self.written[fact.commitment] for fact in told.served]
         single = None if told.conflict or any(fact.many for fact in told.served) or not served else served[-1]
         return {
@@ -110,7 +121,11 @@ class Simulator:
         }
 
     def _op_conflicts(self, scope: Scope, client: str) -> dict[str, Any]:
-        keys = {canon.canonical_key(w.key) for w in self.written.values() if w.key is not None and w.scope == scope}
+        keys = {
+            canon.canonical_key(w.key)
+            for w in self.written.values()
+            if w.key is not None and w.scope == scope
+        }
         states = timeline.fold(self.events)
         open_keys = [
             key
@@ -123,7 +138,9 @@ class Simulator:
         ]
         return {"count": len(open_keys)}
 
-    def _op_retention(self, scope: Scope, client: str, superseded_older_than: str, apply: bool = False) -> dict[str, Any]:
+    def _op_retention(
+        self, scope: Scope, client: str, superseded_older_than: str, apply: bool = False
+    ) -> dict[str, Any]:
         assert superseded_older_than == "0s"
         states = timeline.fold(self.events)
         gone = [c for c, w in self.written.items() if w.scope == scope and states[c].status == "superseded"]
@@ -185,7 +202,9 @@ class Simulator:
                     return True
         return False
 
-    def _record(self, scope: Scope, client: str, proposal: Proposal, decision: Decision, known: Known) -> bytes:
+    def _record(
+        self, scope: Scope, client: str, proposal: Proposal, decision: Decision, known: Known
+    ) -> bytes:
         acts = {"retires": decision.retires, "conflicts": decision.conflicts}
         if known.lifted is not None and decision.outcome in ("stored", "superseded"):
             acts["lifts"] = (known.lifted,)
@@ -202,16 +221,22 @@ class Simulator:
             valid_from_declared=proposal.valid_from is not None,
             many=proposal.many,
         )
-        self.written[event.commitment] = Written(event, scope, proposal.key, proposal.text, proposal.value, client)
+        self.written[event.commitment] = Written(
+            event, scope, proposal.key, proposal.text, proposal.value, client
+        )
         if proposal.key is not None:
             for target in decision.retires:
                 loser = self.written[target]
                 self.ledgers[scope].add(proposal.key, loser.value if loser.value is not None else loser.text)
             if "lifts" in acts:
-                self.ledgers[scope].drop(proposal.key, proposal.value if proposal.value is not None else proposal.text)
+                self.ledgers[scope].drop(
+                    proposal.key, proposal.value if proposal.value is not None else proposal.text
+                )
         return event.commitment
 
-    def _append(self, kind: str, acts: Mapping[str, Sequence[bytes]], **content: Any) -> timeline.TimelineEvent:
+    def _append(
+        self, kind: str, acts: Mapping[str, Sequence[bytes]], **content: Any
+    ) -> timeline.TimelineEvent:
         seq = len(self.events) + 1
         event = timeline.TimelineEvent(
             seq=seq,
@@ -229,7 +254,11 @@ class Simulator:
         for place, event in enumerate(self.events):
             if event.commitment == commitment:
                 self.events[place] = timeline.TimelineEvent(
-                    seq=event.seq, commitment=commitment, kind=event.kind, outcome=event.outcome, acts=event.acts
+                    seq=event.seq,
+                    commitment=commitment,
+                    kind=event.kind,
+                    outcome=event.outcome,
+                    acts=event.acts,
                 )
         self._append("erase", {"erases": (commitment,)})
 

@@ -6,7 +6,7 @@ import gzip
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -286,7 +286,8 @@ def served(answer: Callable[[str], tuple[int, dict[str, str], bytes]]) -> Iterat
             for name, value in {"Content-Length": str(len(body)), **headers}.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(body)
+            with suppress(ConnectionError):  # a client that has heard enough goes away
+                self.wfile.write(body)
 
         def log_message(self, format: str, *arguments: object) -> None:
             pass

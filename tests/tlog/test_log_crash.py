@@ -102,15 +102,18 @@ def hear(child: int, reading: int) -> tuple[Heard, bool]:
         lines = [line.split() for line in pipe.read().decode().splitlines()]
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
+    return heard_in(lines), os.WIFSIGNALED(status)
+
+
+def heard_in(lines: Sequence[Sequence[str]]) -> Heard:
     said: dict[str, list[list[str]]] = {"ack": [], "signed": [], "published": []}
     for word, *rest in lines:
         said[word].append(rest)
-    heard = Heard(
+    return Heard(
         tuple((entry(int(number)), int(index)) for number, index in said["ack"]),
         tuple((int(size), bytes.fromhex(root)) for size, root in said["signed"]),
         tuple(int(size) for (size,) in said["published"]),
     )
-    return heard, os.WIFSIGNALED(status)
 
 
 def run_batches(log: Log, batches: Sequence[Sequence[int]], tell: Callable[[str], None]) -> None:
@@ -273,3 +276,83 @@ def test_two_processes_sign_one_history(tmp_path: Path, signer: NoteSigner) -> N
     log = require_sound(tmp_path, settings(signer), heard)
     assert log.head().size == 305
     assert merkle.tree_root(305, log.hash_reader(305)) == log.head().root
+
+
+class Disk:
+    """What of a folder is sure to outlive a loss of power: files and folder entries, each as last flushed.
+
+    In front of every change it keeps two images of what might be found afterwards: one with what was flushed
+    alone, one in which each folder may also stand as it is, files never flushed being empty.
+    """
+
+    def __init__(self, root: Path, images: Path, note: Callable[[], Any], chance: random.Random) -> None:
+        self.root = str(root)
+        self.images: list[tuple[Path, Any]] = []
+        self._folder = images
+        self._note = note
+        self._chance = chance
+        self._files: dict[int, bytes] = {}
+        self._folders: dict[str, dict[str, bytes | None]] = {}
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("fsync", "link", "rename", "unlink"):
+            monkeypatch.setattr(os, name, self._watched(name, getattr(os, name)))
+
+    def _watched(self, name: str, real: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: Any, **options: Any) -> object:
+            self._keep(self._folders.get)
+            self._keep(
+                lambda path: self._folders.get(path) if self._chance.random() < 0.5 else self._seen(path)
+            )
+            result = real(*arguments, **options)
+            if name == "fsync":
+                self._flushed(arguments[0])
+            return result
+
+        return call
+
+    def _flushed(self, descriptor: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if os.path.isdir(path):
+            self._folders[path] = self._seen(path)
+        else:
+            self._files[os.fstat(descriptor).st_ino] = Path(path).read_bytes()
+
+    def _seen(self, path: str) -> dict[str, bytes | None]:
+        return {
+            entry.name: None if entry.is_dir() else self._files.get(entry.inode(), b"")
+            for entry in os.scandir(path)
+        }
+
+    def _keep(self, entries: Callable[[str], dict[str, bytes | None] | None]) -> None:
+        image = self._folder / str(len(self.images))
+        self._write(image, self.root, entries)
+        self.images.append((image, self._note()))
+
+    def _write(
+        self, image: Path, path: str, entries: Callable[[str], dict[str, bytes | None] | None]
+    ) -> None:
+        image.mkdir()
+        for name, data in (entries(path) or {}).items():
+            if data is None:
+                self._write(image / name, f"{path}/{name}", entries)
+            else:
+                (image / name).write_bytes(data)
+
+
+def test_power_is_lost_before_every_system_call(
+    tmp_path: Path, signer: NoteSigner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "images").mkdir()
+    said: list[str] = []
+    disk = Disk(tmp_path / "home", tmp_path / "images", lambda: len(said), random.Random(7))
+    with monkeypatch.context() as patch:
+        disk.install(patch)
+        log = open_at(tmp_path / "home", settings(Recording(signer, said.append)))
+        run_batches(log, BATCHES, said.append)
+        log.close()
+    assert len(disk.images) > 150
+    for image, count in disk.images:
+        heard = heard_in([line.split() for line in said[:count]])
+        require_sound(image, settings(signer), [heard]).close()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tlog.checkpoint import Checkpoint, format_checkpoint
 from tlog.errors import Error, MalformedError
 from tlog.merkle import EMPTY_ROOT
-from tlog.note import Note, SignatureLine, SignatureType, format_note
+from tlog.note import Note, SignatureLine, SignatureType, format_note, make_verifier_key
 from tlog.policy import (
     GroupEntry,
     LogEntry,
@@ -183,6 +183,8 @@ def test_takes_32_of_each(seed_signer: Callable[..., Any]) -> None:
         "\n",
         "LOG\n",
         "LOG\nquorum none",
+        "X1\nquorum X1\n# cut",
+        "X1\nquorum X1\n\xa0\n",
         "LOG\r\nquorum none\r\n",
         "LOG\nquorum none\n\0",
         "LOG\nquorum none\n# \x1b\n",
@@ -233,7 +235,6 @@ def test_takes_32_of_each(seed_signer: Callable[..., Any]) -> None:
         "X1\nX2\ngroup g any X1\ngroup g any X2\nquorum g\n",
         "X1\ngroup none any X1\nquorum none\n",
         "X1\nX2\ngroup X2 any X1\nquorum X1\n",
-        "X1\nwitness x\xa0 WITNESSKEY\nquorum X1\n",
     ],
 )
 def test_rejects_malformed_policies(cast: Cast, text: str) -> None:
@@ -247,6 +248,7 @@ def test_rejects_malformed_policies(cast: Cast, text: str) -> None:
         "LOG\nquorum none\n",
         "LOG url\nlog LOG2\nquorum none\n",
         "X1\nX2\nquorum X2\n",
+        "witness x\xa0 WITNESSKEY\nquorum x\xa0\n",
         "witness X1 WITNESSKEY\ngroup g 1 X1\nquorum g\n",
         "log RENAMED\nwitness X1 RENAMEDWITNESS\nquorum X1\n",
         "X1\nX2\ngroup g any X1\ngroup h any g X2\nquorum g\n",
@@ -277,6 +279,49 @@ def test_makes_no_policy_it_could_not_read(cast: Cast, name: str) -> None:
     if name not in ("none", ""):
         with pytest.raises(MalformedError):
             make_policy([], [WitnessEntry("w", key, f"https://{name}")], [], "w")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"quorum": "one\n# more"},
+        {"quorum": ""},
+        {"url": "https://one.example\n# more"},
+        {"url": ""},
+        {"members": ("one two",)},
+        {"group": "group any"},
+    ],
+)
+def test_makes_no_policy_that_reads_as_another(cast: Cast, parts: dict[str, Any]) -> None:
+    one, two = (cast.witnesses[name].verifier_key for name in ("X1", "X2"))
+    whole = {"url": None, "group": "group", "members": ("one",), "quorum": "one"}
+    for changed in (whole, whole | parts):
+        witnesses = [WitnessEntry("one", one, changed["url"]), WitnessEntry("two", two)]
+        groups = [GroupEntry(changed["group"], 1, changed["members"])]
+        if changed == whole:
+            assert make_policy([], witnesses, groups, changed["quorum"])
+            continue
+        with pytest.raises(MalformedError):
+            make_policy([], witnesses, groups, changed["quorum"])
+
+
+def test_rejects_two_keys_of_one_name_and_id() -> None:
+    for kind, numbers in ((1, (22922, 28974)), (4, (28184, 56590))):
+        one, two = (make_verifier_key("twin.example", kind, number.to_bytes(32)) for number in numbers)
+        assert one != two and one.key_id == two.key_id
+        words = ("log {}", "log {}") if kind == 1 else ("witness a {}", "witness b {}")
+        lines = [word.format(key.vkey) for word, key in zip(words, (one, two), strict=True)]
+        with pytest.raises(MalformedError, match="name and id"):
+            parse_policy("\n".join((*lines, "quorum none\n")))
+
+
+def test_rejects_more_than_256_of_a_kind() -> None:
+    lines = [
+        f"log {make_verifier_key('l', 1, (number << 8).to_bytes(32)).vkey}\n" for number in range(2, 259)
+    ]
+    assert len(parse_policy("".join(lines[1:]) + "quorum none\n").logs) == 256
+    with pytest.raises(MalformedError, match="256"):
+        parse_policy("".join(lines) + "quorum none\n")
 
 
 def test_a_comment_cannot_be_a_name_made(cast: Cast) -> None:

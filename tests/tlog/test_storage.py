@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -234,6 +235,30 @@ def test_each_file_and_each_folder_is_flushed(tmp_path: Path, flushes: Flushes) 
     flushes.count = 0
     storage.create("t/1", b"")
     assert flushes.count == 1
+
+
+def test_each_step_is_durable_before_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = DirectoryStorage(tmp_path)
+    storage.replace("head", b"")  # the folders stand
+    calls: list[str] = []
+
+    def recorded(name: str) -> None:
+        real = getattr(os, name)
+
+        def call(*arguments: object, **options: object) -> object:
+            folder = name == "fsync" and stat.S_ISDIR(os.fstat(arguments[0]).st_mode)  # type: ignore[arg-type]
+            calls.append("fsync folder" if folder else name)
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(os, name, call)
+
+    for name in ("write", "fsync", "rename", "link", "unlink"):
+        recorded(name)
+    storage.replace("head", b"data")
+    assert calls == ["write", "fsync", "rename", "fsync folder"]
+    calls.clear()
+    storage.create("immutable", b"data")
+    assert calls == ["write", "fsync", "link", "unlink", "fsync folder"]
 
 
 @pytest.mark.parametrize("fail_at", [1, 2])

@@ -319,24 +319,34 @@ def test_proofs_of_a_large_log_read_only_tiles_of_its_size(large: dict[Tile, byt
 
 
 def test_reader_fetches_each_tile_once(large: dict[Tile, bytes]) -> None:
-    fetched: list[Tile] = []
+    fetched: list[str] = []
 
     def read_tile(tile: Tile) -> bytes:
-        fetched.append(tile)
+        fetched.append(tile.path)
         return large[tile]
 
-    prove_inclusion(300, 70000, hash_reader(70000, read_tile))
-    assert sorted(tile.path for tile in fetched) == [
-        "tile/0/001",
-        "tile/0/273.p/112",
-        "tile/1/000",
-        "tile/1/001.p/17",
-    ]
+    read = hash_reader(70000, read_tile)
+    needed = ["tile/0/001", "tile/0/273.p/112", "tile/1/000", "tile/1/001.p/17"]
+    for _ in range(2):
+        prove_inclusion(300, 70000, read)
+        assert sorted(fetched) == needed
     fetched.clear()
     root = Frontier().extend(LEAVES).root()
     read = verified_hash_reader(70000, root, read_tile)
-    prove_inclusion(300, 70000, read)
-    assert len(fetched) == len(set(fetched)) == 5, "also the level 2 tile, which the root needs"
+    for _ in range(2):
+        prove_inclusion(300, 70000, read)
+        assert sorted(fetched) == [*needed, "tile/2/000.p/1"], "the root needs level 2 as well"
+
+
+def test_tile_that_failed_is_asked_for_again(large: dict[Tile, bytes]) -> None:
+    root = Frontier().extend(LEAVES[:600]).root()
+    for spoiled in (Tile(0, 2, 88), Tile(1, 0, 2), Tile(0, 0)):
+        answers = {spoiled: bytes(32 * spoiled.width)}
+        read = verified_hash_reader(600, root, lambda tile, answers=answers: answers.get(tile, large[tile]))
+        with pytest.raises(VerificationError):
+            prove_inclusion(3, 600, read)
+        answers.clear()
+        assert prove_inclusion(3, 600, read) == prove_inclusion(3, 600, hash_reader(600, large.__getitem__))
 
 
 @pytest.mark.parametrize("node", [(0, 600), (0, 601), (1, 300), (9, 1), (10, 0), (8, 2), (63, 0)])

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,7 +12,7 @@ from typing import Any
 import pytest
 
 from tlog.cosignature import verify_cosignature
-from tlog.errors import MalformedError
+from tlog.errors import MalformedError, UnavailableError
 from tlog.note import format_note, sign_note
 from tlog.policy import GroupEntry, LogEntry, Policy, WitnessEntry, make_policy
 from witness.client import (
@@ -22,6 +25,7 @@ from witness.client import (
     make_cosign,
 )
 from witness.decide import Refuse
+from witness.exchange import Exchanges, Reply
 from witness.service import Witness
 from witness.wire import format_conflict, format_cosignatures, parse_add_checkpoint
 
@@ -479,6 +483,26 @@ def test_a_deadline_that_has_passed_is_not_waited_for(peers: Peers) -> None:
     began = time.monotonic()
     assert peers.ask(deadline=0).cosignatures == ()
     assert time.monotonic() - began < 0.5
+
+
+def test_a_reply_is_read_up_to_its_limit(peers: Peers) -> None:
+    exchanges: Exchanges[int] = Exchanges(LONG, 10)
+    for size in (10, 11):
+        exchanges.start(size, "GET", peers.serve(peers.sim.reply(200, b"x" * size)))
+    ended = dict(one for one in (exchanges.next(), exchanges.next()) if one)
+    assert ended[10] == Reply(200, "text/plain", b"x" * 10)
+    assert isinstance(ended[11], UnavailableError)
+    assert ended[11].code == "malformed"
+    assert exchanges.next() is None
+
+
+def test_an_exchange_under_way_does_not_keep_the_process(raw_peer: Any) -> None:
+    code = (
+        "import sys\nfrom witness.exchange import Exchanges\nexchanges = Exchanges(60, 10)\n"
+        "exchanges.start(1, 'GET', sys.argv[1])\nexchanges.close()\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    subprocess.run([sys.executable, "-c", code, raw_peer(hang)], env=environment, check=True, timeout=20)
 
 
 # The heads that witnesses serve

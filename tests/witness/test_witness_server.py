@@ -57,8 +57,13 @@ def test_cosigns_and_cosigns_again_with_a_fresh_time(
     assert found + times(third, log.note(20).text, key) == [clock.now - 120, clock.now - 60, clock.now]
 
 
-def test_the_same_head_in_one_second_is_answered_alike(witness: Witness, log: Any) -> None:
+def test_the_same_head_in_one_second_is_signed_and_stored_once(
+    store: Any, log: Any, clock: Any, sim: Any
+) -> None:
+    steps: list[str] = []
+    witness = Witness(store, [sim.make_cosigner()], clock, steps.append)
     assert witness.add_checkpoint(log.body(0, 5)) == witness.add_checkpoint(log.body(5, 5))
+    assert steps == ["signed", "stored"]
 
 
 def test_a_clock_that_steps_back_does_not_turn_times_back(

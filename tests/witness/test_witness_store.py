@@ -131,6 +131,7 @@ def test_a_busy_database_is_unavailable_not_unsafe(
 def test_every_commit_is_flushed(store: Store) -> None:
     assert store._connection.pragma("journal_mode") == "wal"
     assert store._connection.pragma("synchronous") == 2
+    assert store._connection.pragma("foreign_keys") == 1
 
 
 def test_adding_a_log_twice_changes_nothing(store: Store, log: Any, sim: Any) -> None:

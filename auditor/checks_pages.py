@@ -1,0 +1,127 @@
+"""Structural residue: what the pages of a store hold beside its rows, judged without knowing what to look for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from auditor.findings import Finding, Note, Outcome
+from auditor.hits import Hit
+from auditor.sqlite_file import Pages, leaf_rows, old_pages
+from auditor.sqlite_pages import Flaw, PageReport, check_pages
+from tlog.errors import MalformedError
+
+MAIN: Final = "store.db"
+WAL: Final = "store.db-wal"
+# The record of a row of `contents`: the row number's NULL, the content, a salt of 32 bytes.
+_CONTENT_SERIAL: Final = 12
+_SALT_SERIAL: Final = 12 + 2 * 32
+_WORDS: Final = "search"
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Row numbers that are there now, by table; only tables that an erasure deletes from."""
+
+    contents: Collection[int] = field(default_factory=frozenset)
+    facts: Collection[int] = field(default_factory=frozenset)
+
+
+def check_structure(pages: Pages, live: Live) -> tuple[Outcome, PageReport | None]:
+    """Every byte that belongs to no row is zero, and no old page holds a row that is gone."""
+    try:
+        report = check_pages(pages)
+    except MalformedError as error:
+        page = error.fields.get("page")
+        where = f"{MAIN} page {page}" if isinstance(page, int) else MAIN
+        return Outcome((Finding("FACT_ALTERED", where, f"The file is damaged: {error.message}."),)), None
+    findings = [_finding(flaw, pages) for flaw in report.flaws]
+    old, gone = _check_old_pages(pages, report.owners, live)
+    findings += gone
+    checked = (
+        Note("free space", "bytes of the store that belong to no row", report.free_bytes),
+        Note("pages", "pages of the store followed from the schema to their owner", report.page_count),
+        Note(
+            "old pages", "superseded pages in the write-ahead log, looked through for rows that are gone", old
+        ),
+    )
+    not_checked = []
+    if report.gaps_in_wal:
+        text = "pages still in the write-ahead log: their gaps are zeroed on the way into the main file"
+        not_checked.append(Note("gaps", text, report.gaps_in_wal))
+    if old:
+        text = "word index pages among the superseded pages: what they hold can only be searched for"
+        not_checked.append(Note("old index pages", text))
+    counts = {"pages": report.page_count, "flaws_left_out": report.flaws_left_out}
+    return Outcome(tuple(findings), checked, tuple(not_checked), counts), report
+
+
+def place_hits(hits: Collection[Hit], pages: Pages | None, report: PageReport | None) -> tuple[Finding, ...]:
+    """A finding for each needle found; in the store file with the table or index that the page serves."""
+    return tuple(_placed(hit, pages, report) for hit in hits)
+
+
+def _placed(hit: Hit, pages: Pages | None, report: PageReport | None) -> Finding:
+    what = f"A text that was searched for is there, {hit.count} times, as {hit.encoding}."
+    evidence: dict[str, str | int] = {"needle": hit.needle, "count": hit.count, "offset": hit.first_offset}
+    code, where = hit.class_code, hit.file
+    if hit.file == WAL:
+        code = "RESIDUE_WAL"
+    elif hit.file == MAIN and pages is not None and report is not None:
+        number = hit.first_offset // pages.header.page_bytes + 1
+        owner = report.owners.get(number, "nobody")
+        evidence["page"] = number
+        where = f"{MAIN} page {number} ({owner})"
+        code = _class_of(owner) if hit.class_code == "RESIDUE_FILE" else hit.class_code
+    return Finding(code, where, what, evidence)
+
+
+def _class_of(owner: str) -> str:
+    if owner in ("free", "nobody"):
+        return "RESIDUE_FREE_SPACE"
+    return "RESIDUE_INDEX" if owner.startswith(_WORDS) else "RESIDUE_ROW"
+
+
+def _finding(flaw: Flaw, pages: Pages) -> Finding:
+    file = WAL if flaw.in_wal else MAIN
+    where = f"{file} page {flaw.page} ({flaw.owner})"
+    evidence: dict[str, str | int] = {"page": flaw.page, "offset": flaw.offset}
+    if flaw.kind == "broken":
+        return Finding("FACT_ALTERED", where, f"The page is damaged: {flaw.region}.", evidence)
+    evidence |= {
+        "bytes": flaw.size_bytes,
+        "file_offset": (flaw.page - 1) * pages.header.page_bytes + flaw.offset,
+    }
+    what = f"Bytes that belong to no row are not zero ({flaw.region})."
+    return Finding("RESIDUE_FREE_SPACE", where, what, evidence)
+
+
+def _check_old_pages(pages: Pages, owners: Mapping[int, str], live: Live) -> tuple[int, list[Finding]]:
+    """How many old pages there are, and a finding for each that holds a row which is gone."""
+    findings = []
+    count = 0
+    for old in old_pages(pages):
+        count += 1
+        owner = owners.get(old.page, "nobody")
+        gone = 0
+        for rowid, types in leaf_rows(old.data, pages.header, old.page):
+            if _is_content(types):
+                gone += rowid not in live.contents
+            elif owner == "facts":
+                gone += rowid not in live.facts
+        if gone:
+            what = "A superseded page holds rows that are gone from the store."
+            where = f"{old.place}, page {old.page} ({owner})"
+            findings.append(Finding("RESIDUE_WAL", where, what, {"rows": gone}))
+    return count, findings
+
+
+def _is_content(types: tuple[int, ...]) -> bool:
+    return (
+        len(types) == 3
+        and types[0] == 0
+        and types[1] >= _CONTENT_SERIAL
+        and types[1] % 2 == 0
+        and types[2] == _SALT_SERIAL
+    )

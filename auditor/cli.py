@@ -1,0 +1,157 @@
+"""`muniment audit`: what a home, or a log, is found to be by somebody who trusts neither."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tlog.errors import MalformedError, UnavailableError
+
+if TYPE_CHECKING:
+    from auditor.findings import Note
+    from tlog.trust import Trust
+
+HOME_VARIABLE: Final = "MUNIMENT_HOME"
+TRUST: Final = "trust.toml"
+MAX_NEEDLE_BYTES: Final = 256 * 1024 * 1024
+
+
+def add_audit_command(subparsers: Any) -> None:
+    """Adds `audit` to the commands."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "audit",
+        help="check memory, log, witnesses and erasures",
+        description="Check a home, its log and its erasures from the files alone. Nothing is written to them.",
+    )
+    parser.add_argument("--home", metavar="DIR", default=None, help="the home to audit (else MUNIMENT_HOME)")
+    parser.add_argument(
+        "--log", metavar="URL|DIR", help="the log to judge by, where it is not the home's own"
+    )
+    trusted = parser.add_mutually_exclusive_group()
+    trusted.add_argument("--trust", metavar="FILE", type=Path, help="whom you trust: a trust file")
+    trusted.add_argument(
+        "--policy", metavar="FILE", type=Path, help="whom you trust: a policy of log and witnesses"
+    )
+    parser.add_argument("--tenant", metavar="NAME", help="audit one tenant without reading the others")
+    parser.add_argument(
+        "--needles", metavar="FILE|-", help="texts to search for, one a line; - is standard input"
+    )
+    parser.add_argument(
+        "--also", metavar="PATH", type=Path, action="append", default=[], help="search here, too"
+    )
+    parser.add_argument(
+        "--manifest",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="compare a manifest you were given",
+    )
+    parser.add_argument(
+        "--state", metavar="DIR", type=Path, help="your folder of heads seen by earlier audits"
+    )
+    parser.add_argument("--report", metavar="FILE.json", type=Path, help="write the report to a file")
+    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+
+
+def run_audit(args: argparse.Namespace) -> int:
+    """Audits and reports; 0 is clean, 1 findings or inconclusive. Raises the errors of `tlog.errors`."""
+    from auditor.audit import Places, audit
+    from auditor.evidence import Asked
+    from auditor.findings import Outcome, merge
+    from auditor.report import Report, to_document, to_text
+
+    if args.report is not None and args.report.suffix != ".json":
+        raise MalformedError("expected the report to be a .json file")
+    home = _home(args)
+    trust, note = _trust(args, home)
+    needles = None if args.needles is None else _needles(args.needles)
+    now = time.time_ns() // 1000
+    places = Places(home, args.log, tuple(args.also), tuple(args.manifest), args.state)
+    audited = audit(places, Asked(trust, now), tenant=args.tenant, needles=needles)
+    outcome = merge([audited.outcome, Outcome(not_checked=() if note is None else (note,))])
+    made_at = datetime.fromtimestamp(now // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    subject: dict[str, str | int] = {}
+    if audited.verified is not None:
+        checkpoint = audited.verified.checkpoint
+        subject = {"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()}
+    report = Report(outcome, made_at, subject)
+    document = json.dumps(to_document(report), ensure_ascii=False, separators=(",", ":"))
+    if args.report is not None:
+        _write(args.report, document)
+    sys.stdout.write((document if args.json else to_text(report)) + "\n")
+    sys.stdout.flush()
+    return 0 if report.verdict == "clean" else 1
+
+
+def _home(args: argparse.Namespace) -> Path | None:
+    """The home that is meant. It must be there: an audit makes nothing."""
+    given = args.home or os.environ.get(HOME_VARIABLE)
+    if not given and args.log is not None:
+        return None
+    if not given:
+        from platformdirs import user_data_path
+
+        given = user_data_path("muniment", appauthor=False)
+    home = Path(given).expanduser()
+    if not home.is_dir():
+        raise MalformedError("expected the home to be a folder that exists")
+    return home
+
+
+def _trust(args: argparse.Namespace, home: Path | None) -> tuple[Trust, Note | None]:
+    """Whom the caller trusts; without a word of theirs whom the home trusts, which the report then says."""
+    from auditor.findings import Note
+    from tlog.trust import parse_trust, trust_from_policy
+
+    if args.trust is not None:
+        return parse_trust(_read_text(args.trust, "a trust file")), None
+    if args.policy is not None:
+        return trust_from_policy(_read_text(args.policy, "a policy file")), None
+    if home is None:
+        raise MalformedError("expected --trust or --policy: a log does not say whom to trust")
+    text = "the trust came from the home itself, and not from you: give --trust with a file you hold"
+    return parse_trust(_read_text(home / TRUST, "a trust file, given or in the home")), Note("trust", text)
+
+
+def _needles(source: str) -> list[str]:
+    """The texts to search for; they stay in memory."""
+    if source == "-":
+        data = sys.stdin.buffer.read(MAX_NEEDLE_BYTES + 1)
+    else:
+        try:
+            with open(source, "rb") as file:
+                data = file.read(MAX_NEEDLE_BYTES + 1)
+        except OSError:
+            raise MalformedError("expected a file of texts to search for that can be read") from None
+    if len(data) > MAX_NEEDLE_BYTES:
+        raise MalformedError("expected at most 256 MiB of texts to search for")
+    try:
+        lines = data.decode("utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise MalformedError("expected the texts to search for in UTF-8, one a line") from None
+    needles = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
+    if not needles:
+        raise MalformedError("expected at least one text to search for")
+    return needles
+
+
+def _read_text(path: Path, what: str) -> str:
+    try:
+        # Bytes that are not UTF-8 are the policy parser's to judge: a policy is read as octets.
+        return path.read_bytes().decode("utf-8", "surrogateescape")
+    except OSError:
+        raise MalformedError(f"expected {what} that can be read") from None
+
+
+def _write(path: Path, document: str) -> None:
+    try:
+        path.write_text(document + "\n", "utf-8")
+    except OSError:
+        raise UnavailableError("the report can't be written to the given file", code="report") from None

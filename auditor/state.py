@@ -1,0 +1,82 @@
+"""The heads of logs that an auditor has seen, kept between audits in a folder of the auditor's own.
+
+A log that was rewritten and signed again is whole in itself; only somebody who remembers its old head can tell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from auditor.evidence import Entries
+from auditor.findings import Finding, Note, Outcome
+from tlog.checkpoint import Checkpoint, parse_checkpoint
+from tlog.errors import Error, MalformedError, UnavailableError
+from tlog.merkle import Frontier, leaf_hash
+from tlog.note import format_note, parse_note
+from tlog.policy import VerifiedCheckpoint
+
+MAX_HEAD_BYTES: Final = 1 << 20
+
+
+def check_head(folder: Path, verified: VerifiedCheckpoint, entries: Entries) -> Outcome:
+    """The log extends the head that was seen last. That head is replaced only by one that extends it."""
+    checkpoint = verified.checkpoint
+    path = folder / f"{hashlib.sha256(checkpoint.origin.encode()).hexdigest()}.checkpoint"
+    seen = _load(path)
+    if seen is not None and seen.origin == checkpoint.origin:
+        finding = _compare(seen, checkpoint, entries.entries)
+        if finding is not None:
+            return Outcome((finding,))
+    if entries.proved:
+        _save(path, format_note(verified.note))
+    text = "head that an earlier audit saw, extended by this one" if seen else "first head seen of this log"
+    return Outcome(checked=(Note("heads", text, 1 if seen else 0),))
+
+
+def _compare(seen: Checkpoint, now: Checkpoint, entries: Sequence[bytes | None]) -> Finding | None:
+    evidence: dict[str, str | int] = {
+        "seen_size": seen.size,
+        "size": now.size,
+        "seen_root": seen.root.hex(),
+        "root": now.root.hex(),
+    }
+    if now.size < seen.size:
+        what = "The log is shorter than an earlier audit saw it."
+        return Finding("LOG_ROLLED_BACK", "log checkpoint", what, evidence)
+    first = [entry for entry in entries[: seen.size] if entry is not None]
+    root = Frontier(0, ()).extend(leaf_hash(entry) for entry in first).root()
+    if len(first) < seen.size or root == seen.root:
+        return None
+    what = "The log does not extend the head that an earlier audit saw: its past was rewritten."
+    return Finding("LOG_FORK", "log checkpoint", what, evidence)
+
+
+def _load(path: Path) -> Checkpoint | None:
+    try:
+        data = path.read_bytes()[:MAX_HEAD_BYTES]
+    except FileNotFoundError:
+        return None
+    except OSError:
+        raise MalformedError("expected a folder of earlier audits that can be read") from None
+    try:
+        return parse_checkpoint(parse_note(data).text)
+    except Error:
+        raise MalformedError("expected the head that an earlier audit kept") from None
+
+
+def _save(path: Path, data: bytes) -> None:
+    temporary = path.with_suffix(f".{os.getpid()}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        raise UnavailableError("the head that was seen can't be kept in the given folder") from None

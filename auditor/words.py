@@ -1,0 +1,137 @@
+"""The word index of a store, compared word by word with one made again from the contents.
+
+The rules by which words come from a content are written here a second time, from docs/formats/store.md, so that
+an index that says more, or less, than the contents is found.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import apsw
+
+from auditor.findings import Finding, Note, Outcome
+
+_MASK: Final = (1 << 64) - 1
+_MAX_EXAMINED: Final = 1000
+_INDEX: Final = (
+    "CREATE VIRTUAL TABLE search USING fts5 (scope, key, value, body, grams, content = '', "
+    "tokenize = 'porter unicode61')"
+)
+_VOCABULARY: Final = "CREATE VIRTUAL TABLE temp.words USING fts5vocab('main', 'search', 'instance')"
+# Scripts written without spaces between words, and Hangul: their characters are indexed in overlapping pairs.
+_UNSPACED: Final = re.compile(
+    "[\u0e01-\u0e5b\u0e81-\u0edf\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3031-\u3035\u3041-\u309f"
+    "\u30a1-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """A fact that the word index should, or may, have the words of."""
+
+    seq: int
+    agent_tag: bytes
+    content: Mapping[str, Any]
+
+
+def check_words(connection: apsw.Connection, facts: Iterable[Indexed], withheld: Collection[int]) -> Outcome:
+    """The word index holds the words of each fact and no others; of a `withheld` fact it may hold none."""
+    expected_index = _make_index(facts)
+    try:
+        try:
+            connection.execute(_VOCABULARY)
+            there = _digests(connection)
+        except apsw.Error:
+            finding = Finding(
+                "FACT_ALTERED", "store.db search", "The word index can't be read: it is damaged."
+            )
+            return Outcome((finding,))
+        wanted = _digests(expected_index)
+        wrong = {seq for seq in there.keys() | wanted.keys() if there.get(seq) != wanted.get(seq)}
+        wrong -= {seq for seq in withheld if seq not in there}
+        findings = _explain(connection, expected_index, sorted(wrong)[:_MAX_EXAMINED])
+    finally:
+        expected_index.close()
+    checked = Note("word index", "facts whose words in the index are those of their content", len(there))
+    return Outcome(tuple(findings), (checked,), counts={"indexed": len(there)})
+
+
+def columns_of(fact: Indexed) -> tuple[str, str, str, str, str]:
+    """Scope, key, value, body and grams of a fact."""
+    content = fact.content
+    named = " ".join(str(content[name]) for name in ("key", "subject") if content.get(name))
+    texts = [
+        _normal(text) for text in (named, str(content.get("value") or ""), str(content.get("text") or ""))
+    ]
+    grams = " ".join(gram for text in texts for run in _UNSPACED.findall(text) for gram in _pairs(run))
+    scope = str(int.from_bytes(fact.agent_tag[:16], "big"))
+    key, value, body = (_UNSPACED.sub(" ", text) for text in texts)
+    return scope, key, value, body, grams
+
+
+def _make_index(facts: Iterable[Indexed]) -> apsw.Connection:
+    connection = apsw.Connection(":memory:")
+    connection.execute(_INDEX)
+    connection.execute(_VOCABULARY)
+    with connection:
+        connection.executemany(
+            "INSERT INTO search (rowid, scope, key, value, body, grams) VALUES (?, ?, ?, ?, ?, ?)",
+            ((fact.seq, *columns_of(fact)) for fact in facts),
+        )
+    return connection
+
+
+def _digests(connection: apsw.Connection) -> dict[int, int]:
+    """For each row a number that its words, with their columns and places, add up to."""
+    digests: dict[int, int] = {}
+    for seq, *word in connection.execute("SELECT doc, term, col, offset FROM temp.words"):
+        # The hash of a text is keyed anew in each process, so nobody can make two sets of words add up alike.
+        digests[seq] = digests.get(seq, 0) + hash(tuple(word)) & _MASK
+    return digests
+
+
+def _explain(there: apsw.Connection, expected: apsw.Connection, seqs: Collection[int]) -> list[Finding]:
+    """For each row that differs, how many words it has too many and too few."""
+    if not seqs:
+        return []
+    found, wanted = _words(there, seqs), _words(expected, seqs)
+    findings = []
+    for seq in seqs:
+        extra, lacking = (
+            found.get(seq, set()) - wanted.get(seq, set()),
+            wanted.get(seq, set()) - found.get(seq, set()),
+        )
+        where = f"store.db search row {seq}"
+        if extra:
+            what = (
+                "The word index has words that the content of the fact does not have, or whose fact is gone."
+            )
+            findings.append(Finding("RESIDUE_INDEX", where, what, {"words": len(extra)}))
+        if lacking:
+            what = "The word index lacks words of the fact: it is not found by them."
+            findings.append(Finding("FACT_ALTERED", where, what, {"words": len(lacking)}))
+    return findings
+
+
+def _words(connection: apsw.Connection, seqs: Collection[int]) -> dict[int, set[tuple[Any, ...]]]:
+    wanted = set(seqs)
+    words: dict[int, set[tuple[Any, ...]]] = {}
+    for seq, *word in connection.execute("SELECT doc, term, col, offset FROM temp.words"):
+        if seq in wanted:
+            words.setdefault(seq, set()).add(tuple(word))
+    return words
+
+
+def _normal(text: str) -> str:
+    # The tables of Unicode 3.2, which no release changes: what was indexed under one Python is so under another.
+    return unicodedata.ucd_3_2_0.normalize("NFKC", text)
+
+
+def _pairs(run: str) -> Iterator[str]:
+    """Each character with the one after it, the last one alone."""
+    return (run[at : at + 2] for at in range(len(run)))

@@ -1,0 +1,156 @@
+"""What a text states: the values that its runs of words are, and what it is about beside one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from re import Match
+from typing import Final
+
+from memory.canon_names import naming_words
+from memory.canon_numbers import MAGNITUDES, NUMBER_WORDS
+from memory.canon_text import fold_case, normal, words
+from memory.canon_types import (
+    Canonical,
+    canonical,
+    first_letters,
+    first_words,
+    inner_words,
+    read_counted,
+    read_typed,
+    without_ending,
+)
+from memory.canon_units import currency_signs
+
+MAX_TYPED_WORDS: Final = 10
+MAX_GROUPS: Final = 6
+_CLOSING: Final = ")]}\"'!?."
+_OPENING: Final = "([{\"'¿¡@#"
+
+
+def value_word_count(value: str) -> int:
+    """How many words a text must have in a row to state this value; 0 if it is known by its type instead."""
+    return _count(canonical(normal(value)))
+
+
+def spans(text: str, word_counts: Collection[int]) -> Iterator[Canonical]:
+    """Everything the text may state: spans of so many words, and amounts, dates and so on however long.
+
+    Each form comes once. `word_counts` are the `value_word_count`s of the values to be found; the cost is the
+    number of words times the number of different counts.
+    """
+    seen: set[Canonical] = set()
+    for found, _, _ in _stated(normal(text), word_counts):
+        if found not in seen:
+            seen.add(found)
+            yield found
+
+
+def words_beside(text: str, value: Canonical, rather: Collection[Canonical] = ()) -> frozenset[str] | None:
+    """The naming words of a text with one statement of `value` taken out; None if it does not state it.
+
+    A statement that is part of one of `rather` does not count: 'Porto Alegre' does not state 'Porto' where the
+    current value is 'Porto Alegre'.
+    """
+    base = normal(text)
+    wanted = {value, *rather}
+    stated = [found for found in _stated(base, {_count(each) for each in wanted}) if found[0] in wanted]
+    outer = [(start, end) for found, start, end in stated if found != value]
+    for found, start, end in stated:
+        if found == value and not any(first <= start and end <= last for first, last in outer):
+            return frozenset(naming_words(f"{base[:start]} {base[end:]}"))
+    return None
+
+
+def _count(value: Canonical) -> int:
+    return sum(1 for _ in words(value.form)) if value.kind in ("text", "count") else 0
+
+
+def _stated(base: str, word_counts: Collection[int]) -> Iterator[tuple[Canonical, int, int]]:
+    """Every form that a run of words has, with the place of the run; a form may come more than once."""
+    run = list(words(base))
+    counts = sorted({count for count in word_counts if 0 < count <= len(run)})
+    for place, match in enumerate(run):
+        start = _typed_start(base, match)
+        if start is not None:
+            yield from _typed_from(base, run, place, start)
+            yield from _counted_from(base, run, place, counts)
+        lower = match[0].lower()
+        if lower in ("true", "false"):
+            yield Canonical("boolean", lower), match.start(), match.end()
+        for count in counts:
+            if place + count > len(run):
+                break
+            for first, last in _with_edges(base, match.start(), run[place + count - 1].end()):
+                yield Canonical("text", without_ending(fold_case(base[first:last]))), first, last
+
+
+def _typed_start(base: str, match: Match[str]) -> int | None:
+    """Where a typed value may begin that begins with this word, or None."""
+    start, word = match.start(), match[0]
+    first = word[0]
+    if first.isalpha():
+        # 'one' is a pronoun more often than a number.
+        letters = first_letters(word)
+        return start if "@" in word or (letters in first_words() and letters != "one") else None
+    if first.isdigit():
+        return start - 1 if start and base[start - 1] == "(" else start
+    return start if first in "+-." or first in currency_signs() else None
+
+
+def _typed_from(
+    base: str, run: Sequence[Match[str]], place: int, start: int
+) -> Iterator[tuple[Canonical, int, int]]:
+    """The typed values that begin with a word: it alone, and with the words after it that typed values have."""
+    end = run[place].end()
+    phone, groups = base[start] in "+(", 1
+    for following in range(place + 1, place + MAX_TYPED_WORDS + 1):
+        found = read_typed(base[start:end])
+        if found is not None and found.kind != "count":
+            yield found, start, end
+        if following >= len(run):
+            return
+        word, text, between = run[following - 1][0], run[following][0], base[end : run[following].start()]
+        if text[0].isdigit() and word[-1].isdigit() and between == " ":
+            # Numbers beside each other are groups of digits, or have nothing to do with each other.
+            groups += 1
+            if groups > MAX_GROUPS or not (phone or (text.isdigit() and len(text) in (3, 4))):
+                return
+        elif len(between) > 2 or not (text[0].isdigit() or _is_inner(text)):
+            return
+        end = run[following].end()
+
+
+def _is_inner(word: str) -> bool:
+    return word in inner_words() or fold_case(word) in inner_words() or first_letters(word) in inner_words()
+
+
+def _counted_from(
+    base: str, run: Sequence[Match[str]], place: int, counts: Sequence[int]
+) -> Iterator[tuple[Canonical, int, int]]:
+    """A number with what it counts: the number is one word of the value, though it may be several here."""
+    start, tail = run[place].start(), place + 1
+    while tail < len(run) and tail < place + MAX_GROUPS and (run[tail][0].isdigit() or _counts(run[tail][0])):
+        tail += 1
+    for count in counts:
+        last = tail + count - 2
+        if count < 2 or last >= len(run):
+            continue
+        found = read_counted(base[start : run[last].end()])
+        if found is not None and found.kind == "count":
+            yield found, start, run[last].end()
+
+
+def _counts(word: str) -> bool:
+    return word.lower() in NUMBER_WORDS or word.lower() in ("hundred", "and", *MAGNITUDES)
+
+
+def _with_edges(base: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The span, and the span with the brackets or marks right beside it, which may belong to a value."""
+    ends = [end]
+    while end < len(base) and len(ends) < 4 and base[end] in _CLOSING:
+        end += 1
+        ends.append(end)
+    starts = [start, start - 1] if start and base[start - 1] in _OPENING else [start]
+    for first in starts:
+        for last in ends:
+            yield first, last

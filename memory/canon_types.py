@@ -1,0 +1,140 @@
+"""The type a value is written as, and its one form of that type."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Final, NamedTuple
+
+from memory.canon_dates import date_words, read_date_or_time
+from memory.canon_numbers import NUMBER_WORDS
+from memory.canon_text import fold_case
+from memory.canon_units import currency_names, read_number, read_quantity, unit_words
+
+MAX_TYPED_CHARACTERS: Final = 100
+
+
+class Canonical(NamedTuple):
+    """A value without its spelling; two values are the same if this is equal. `form` is empty for a blank one."""
+
+    kind: str
+    form: str
+
+
+def canonical(base: str) -> Canonical:
+    """The canonical form of a text that is `canon_text.normal`."""
+    typed = read_typed(base)
+    if typed is not None:
+        return typed
+    form = fold_case(base)
+    if form in ("true", "false"):
+        return Canonical("boolean", form)
+    return Canonical("text", without_ending(form))
+
+
+def read_typed(base: str) -> Canonical | None:
+    """The number, amount, date, time, telephone number or address that a `normal` text is as a whole, or None."""
+    if not base or len(base) > MAX_TYPED_CHARACTERS:
+        return None
+    if "@" in base:
+        address = _address_pattern().fullmatch(base)
+        return Canonical("email", fold_case(address["address"])) if address else None
+    if base[0].isalpha() and first_letters(base) not in first_words():
+        return None
+    # Each reader is asked only where the characters allow it: most values are plain text, or plain numbers.
+    letters = _letter_or_sign_pattern().search(base) is not None
+    if not letters and _marked_pattern().search(base) is None:
+        return read_counted(base)
+    found = _phone(base) or read_date_or_time(base)
+    if found is None and letters:
+        found = read_quantity(base)
+    return Canonical(*found) if found else read_counted(base)
+
+
+def read_counted(base: str) -> Canonical | None:
+    """A number, alone or with what it counts: the digits as written, for 3.10 may be a version."""
+    found = read_number(base)
+    if found is None or not found[0].alone:
+        return None
+    numeral, rest = found
+    if not rest:
+        return Canonical("number", numeral.written)
+    tail = rest.lstrip(" ")
+    return (
+        Canonical("count", f"{numeral.written} {without_ending(fold_case(tail))}")
+        if tail[0].isalpha()
+        else None
+    )
+
+
+def without_ending(form: str) -> str:
+    """A text without the quotes around it and the full stop after it."""
+    if len(form) > 2 and form[0] == form[-1] and form[0] in "\"'`" and form[0] not in form[1:-1]:
+        form = form[1:-1].strip()
+    ends = len(form) > 2 and form[-1] in ".。" and form[-2] not in ".。" and not form[:-1].isdigit()
+    return form[:-1].rstrip() if ends else form
+
+
+def first_letters(text: str) -> str:
+    """The letters a text begins with, lower case: 'usd' of 'USD5'."""
+    match = _letters_pattern().match(text)
+    return fold_case(match[0]) if match else ""
+
+
+@cache
+def first_words() -> frozenset[str]:
+    """The words, or beginnings of words, that a typed value which does not begin with a digit may begin with."""
+    currencies = {first_letters(name) for name in currency_names()}
+    return frozenset({*NUMBER_WORDS, *currencies, *date_words(), "p", "pt", "tel", "mailto"} - {""})
+
+
+@cache
+def inner_words() -> frozenset[str]:
+    """The words that may follow the first one of a typed value."""
+    joining = {"of", "at", "and", "de", "del", "hundred", "ext", "x"}
+    return frozenset({*first_words(), *currency_names(), *unit_words(), *joining})
+
+
+def _phone(base: str) -> tuple[str, str] | None:
+    """A telephone number: international with a plus, or the North American 3-3-4."""
+    match = _phone_pattern().fullmatch(base)
+    if match is None:
+        return None
+    international = match["international"]
+    digits = "".join(c for c in (international or match["national"]).replace("(0)", "") if c.isdigit())
+    if international and not 7 <= len(digits) <= 15:
+        return None
+    extension = f"x{match['extension']}" if match["extension"] else ""
+    return "phone", f"{'+' if international else ''}{digits}{extension}"
+
+
+@cache
+def _letters_pattern() -> re.Pattern[str]:
+    return re.compile(r"[^\W\d_]+")
+
+
+@cache
+def _letter_or_sign_pattern() -> re.Pattern[str]:
+    return re.compile(r"[^\d\s.,:/()'_+-]")
+
+
+@cache
+def _marked_pattern() -> re.Pattern[str]:
+    # What dates, times and telephone numbers have and plain numbers do not.
+    return re.compile(r"[:/(]|\d-|\.\d+\.|^\+\d{7}|^\+[\d ]{9}|\d{3} \d{3} \d{4}$")
+
+
+@cache
+def _address_pattern() -> re.Pattern[str]:
+    part = r"[^\s@<>,;:\"()\[\]]"
+    return re.compile(rf"(?:mailto:)?<?(?P<address>{part}{{1,64}}@{part}{{1,90}}?)>?\.?", re.IGNORECASE)
+
+
+@cache
+def _phone_pattern() -> re.Pattern[str]:
+    return re.compile(
+        r"(?:tel:)?(?:(?P<international>\+\d{1,3}(?:[ ./-]?\(?\d+\)?)*)"
+        r"|(?P<national>\(\d{3}\) ?\d{3}[ .-]\d{4}|\d{3}(?P<mark>[ .-])\d{3}(?P=mark)\d{4}))"
+        r"(?:,? ?(?:x|ext\.?) ?(?P<extension>\d{1,6}))?",
+        re.IGNORECASE,
+    )

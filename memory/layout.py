@@ -1,0 +1,141 @@
+"""The files of a home, and how one is made.
+
+    config.toml   settings            policy.txt   C2SP policy        trust.toml   to hand out to verifiers
+    keys/         log, issuer, receipt, manifest, index.key, guard/   store.db     facts and statements
+    log/          what the log serves log-state/   what it keeps to itself
+
+The folder is for its owner alone (0700). The first use makes it: under a lock, the configuration last, so that
+a crash on the way is completed by the next use, and two first uses make one home.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from memory.config import Config, Guard, format_config, new_config, random_origin
+from tlog.errors import MalformedError, RefusedError, UnavailableError
+from tlog.keys import load_cose_key, load_log_key, make_cose_key, make_log_key, make_secret
+from tlog.storage import DirectoryStorage
+
+if TYPE_CHECKING:
+    from tlog.keys import Ed25519NoteSigner
+    from tlog.policy import Policy
+    from tlog.trust import Trust
+
+CONFIG: Final = "config.toml"
+POLICY: Final = "policy.txt"
+TRUST: Final = "trust.toml"
+STORE: Final = "store.db"
+KEYS: Final = "keys"
+PUBLIC_LOG: Final = "log"
+PRIVATE_LOG: Final = "log-state"
+CHECKPOINT: Final = "checkpoint"
+LOG_KEY: Final = "log.key"
+COSE_KEYS: Final = {"issuer": "issuer.key", "receipt": "receipt.key", "manifest": "manifest.key"}
+INDEX_KEY: Final = "index.key"
+# What an unfinished first use may have left; a folder with anything else in it is somebody else's.
+_OWN_NAMES: Final = frozenset({KEYS, POLICY, TRUST, PUBLIC_LOG, PRIVATE_LOG, ".locks", ".tmp"})
+
+
+def make_home(folder: Path, origin: str | None, policy_text: str | None, guard: Guard) -> bool:
+    """True once this call has made the home; False if there is one. It is there once its config.toml is."""
+    _make_folder(folder)
+    files = DirectoryStorage(folder)
+    with files.lock("home"):
+        if files.read(CONFIG) is not None:
+            return False
+        with suppress(FileNotFoundError):
+            if not {entry.name for entry in os.scandir(folder)} <= _OWN_NAMES:
+                raise MalformedError("expected an empty folder, or a home, but other files are in it")
+        os.chmod(folder, 0o700)
+        for name in (PUBLIC_LOG, PRIVATE_LOG):
+            (folder / name).mkdir(mode=0o700, exist_ok=True)
+        signer = _log_signer(folder, origin)
+        for name in COSE_KEYS.values():
+            make_cose_key(folder / KEYS / name)
+        make_secret(folder / KEYS / INDEX_KEY)
+        config = new_config(signer.verifier_key.name, guard, int(time.time()))
+        text = "quorum none\n" if policy_text is None else policy_text
+        write_policy(files, folder, config, own_policy(text, signer.verifier_key.vkey))
+        files.replace(CONFIG, format_config(config))
+        return True
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise MalformedError("expected the home to be a folder, but it is a file or below one") from None
+    except OSError as error:
+        raise UnavailableError(
+            f"the home cannot be made: {error.strerror}", code="home_unavailable"
+        ) from None
+
+
+def _log_signer(folder: Path, origin: str | None) -> Ed25519NoteSigner:
+    """The log key; one left by an unfinished first use is kept, and names the origin unless one is given."""
+    path = folder / KEYS / LOG_KEY
+    if origin is None and path.exists():
+        return load_log_key(path)
+    return make_log_key(path, random_origin() if origin is None else origin)
+
+
+def require_private(folder: Path) -> None:
+    """Returns if nobody but the owner may enter the home."""
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & 0o077:
+        raise RefusedError(
+            f"expected a home for its owner alone, but its mode is {mode:04o} (chmod 700)", code="home_mode"
+        )
+
+
+def make_private_file(path: Path) -> None:
+    """Returns once the file exists, empty and for its owner alone if it did not. SQLite keeps its mode."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        os.close(os.open(path, flags, 0o600))
+    except OSError as error:
+        raise UnavailableError(
+            f"a file of the home cannot be written: {error.strerror}", code="home_unavailable"
+        ) from None
+
+
+def own_policy(text: str, vkey: str) -> Policy:
+    """The policy in `text`, with the line of our own log before it if it names no log."""
+    from tlog.policy import parse_policy
+
+    policy = parse_policy(text)
+    if not policy.logs:
+        return parse_policy(f"log {vkey}\n{text}")
+    if vkey not in {log.key.vkey for log in policy.logs}:
+        raise MalformedError("expected the policy to list the log of this home, or no log")
+    return policy
+
+
+def write_policy(files: DirectoryStorage, folder: Path, config: Config, policy: Policy) -> None:
+    """Returns once the policy, and the trust file that follows from it, are durable."""
+    files.replace(POLICY, policy.text.encode("utf-8", "surrogateescape"))
+    files.replace(TRUST, make_trust_of(folder, config, policy).text.encode("utf-8", "surrogateescape"))
+
+
+def make_trust_of(folder: Path, config: Config, policy: Policy) -> Trust:
+    """What a verifier who believes this home would write down: its keys and its policy."""
+    from tlog.trust import TrustedKey, make_trust
+
+    witnesses = {witness.name for witness in policy.witnesses}
+    keys = tuple(
+        TrustedKey(use, load_cose_key(folder / KEYS / name).key, config.created_at)
+        for use, name in COSE_KEYS.items()
+    )
+    return make_trust(
+        policy.text,
+        keys,
+        config.merge_delay_seconds,
+        config.max_checkpoint_age_seconds,
+        tuple(name for name in config.same_operator if name in witnesses),
+    )

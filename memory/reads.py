@@ -1,0 +1,315 @@
+"""Reads: what is current, what was, and what is found by words. Each serves through the fold and nothing else.
+
+`as_of` asks about a time in the world, `as_recorded` asks what this memory had recorded by then; without them
+both are now. Nothing here returns a fact that `memory.timeline` did not serve for that pair of times, save the
+history of a key, which says of each fact what became of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from memory import edge
+from memory.answers import Answer, Receipts, fact_shape, receipts, scope_shape, value_of
+from memory.key_view import (
+    STANDING,
+    KeyView,
+    fact_now,
+    fact_then,
+    key_now,
+    key_then,
+    state_of_fact,
+    states_of_key,
+)
+from memory.model import MAX_TEXT_BYTES, Principal, Status
+from memory.principal import require
+from memory.scope import Scope, open_scope
+from memory.search import make_match, scope_token
+from memory.timeline import SERVED_THEN, FactState
+from memory.times import format_optional, format_time, parse_time
+from tlog.errors import MalformedError
+
+if TYPE_CHECKING:
+    from memory.parts import Parts
+    from memory.rows import FactRow
+    from memory.store_read import Snapshot
+
+# What a history shows to everybody who may read the key, and what only to those who review.
+_TOLD: Final[tuple[Status, ...]] = ("active", "conflict", "history", "retracted", "superseded")
+_REVIEWED: Final[tuple[Status, ...]] = ("held", "refused", "discarded")
+_MAX_CANDIDATES: Final = 4096
+_MAX_REVIEW: Final = 1000
+
+
+@dataclass(frozen=True)
+class _Times:
+    """The two clocks of a read, and the present it is measured against."""
+
+    now: int
+    as_of: int
+    as_recorded: int
+
+    @property
+    def is_now(self) -> bool:
+        """Whether the read is about the present, as known at present."""
+        return self.as_of == self.now and self.as_recorded >= self.now
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A read under way: one view of the store, one scope, one pair of times."""
+
+    view: Snapshot
+    scope: Scope
+    times: _Times
+
+    def key(self, key_tag: bytes) -> KeyView:
+        """What a key says at these times."""
+        times = self.times
+        if times.is_now:
+            return key_now(self.view, self.scope.tenant_id, key_tag, times.now)
+        return key_then(
+            self.view, self.scope.tenant_id, key_tag, times.as_of, times.as_recorded, times.now
+        )
+
+    def fact(self, fact: FactRow) -> KeyView:
+        """What a fact without a key says at these times."""
+        times = self.times
+        if times.is_now:
+            return fact_now(fact, times.now)
+        return fact_then(self.view, fact, times.as_of, times.as_recorded, times.now)
+
+
+def get(parts: Parts, principal: Principal, key: object, as_of: object, as_recorded: object) -> Answer:
+    """The current value of a key, and every fact that is served of it."""
+    require(principal, "memory:read")
+    checked = edge.check_key(key)
+    with parts.store.read() as view:
+        times = _times(parts, view, as_of, as_recorded)
+        scope = open_scope(view, parts.vault, principal)
+        found = KeyView() if scope is None else _Read(view, scope, times).key(scope.key_tag(checked))
+    states = receipts(parts)
+    many = any(state.many for _, state in found.facts)
+    alone = len(found.facts) == 1 and not many and not found.conflict
+    return {
+        "key": key,
+        "current": value_of(found.facts[0][0]) if alone else None,
+        "active": [_served(fact, state, states) for fact, state in found.facts],
+        "conflict": found.conflict,
+        "content_erased": found.content_erased,
+        "as_of": format_time(times.as_of),
+        "as_recorded": format_time(times.as_recorded),
+        "scope": scope_shape(principal),
+    }
+
+
+def history(parts: Parts, principal: Principal, key: object, as_recorded: object = None) -> Answer:
+    """Everything that was said about a key, in order, each with what became of it.
+
+    What was refused or held is shown to those who may review it.
+    """
+    require(principal, "memory:read")
+    checked = edge.check_key(key)
+    shown = {*_TOLD, *(_REVIEWED if "memory:review" in principal.scopes else ())}
+    with parts.store.read() as view:
+        times = _times(parts, view, None, as_recorded)
+        scope = open_scope(view, parts.vault, principal)
+        rows: tuple[FactRow, ...] = ()
+        found: dict[bytes, FactState] = {}
+        if scope is not None:
+            key_tag = scope.key_tag(checked)
+            rows = view.facts_of_key(scope.tenant_id, key_tag)
+            found = states_of_key(view, scope.tenant_id, key_tag, times.as_recorded)
+    told = [(row, found[row.commitment]) for row in rows if row.commitment in found]
+    told = [(row, state) for row, state in told if state.status in shown]
+    states = receipts(parts)
+    return {
+        "key": key,
+        "facts": [_served(row, state, states) for row, state in told if not state.end_erased],
+        "content_erased": any(state.end_erased for _, state in told),
+        "as_recorded": format_time(times.as_recorded),
+        "scope": scope_shape(principal),
+    }
+
+
+def recall(
+    parts: Parts,
+    principal: Principal,
+    query: object,
+    *,
+    limit: object,
+    as_of: object,
+    as_recorded: object,
+    include_history: object,
+) -> Answer:
+    """The facts that fit the words of a query best, and how many more there are."""
+    require(principal, "memory:read")
+    count = edge.check_limit(limit)
+    past = edge.check_flag(include_history, "include_history")
+    words = _check_query(query)
+    with parts.store.read() as view:
+        times = _times(parts, view, as_of, as_recorded)
+        scope = open_scope(view, parts.vault, principal)
+        match = None if scope is None else make_match(scope_token(scope.agent_tag), words)
+        found: list[tuple[FactRow, FactState, float]] = []
+        omitted = 0
+        if scope is not None and match is not None:
+            found, omitted = _find(_Read(view, scope, times), match, count, past)
+    states = receipts(parts)
+    best = found[0][2] if found else 0.0
+    return {
+        "facts": [_served(fact, state, states, _score(score, best)) for fact, state, score in found],
+        "omitted": omitted,
+        "as_of": format_time(times.as_of),
+        "as_recorded": format_time(times.as_recorded),
+        "scope": scope_shape(principal),
+    }
+
+
+def conflicts(parts: Parts, principal: Principal) -> Answer:
+    """The disagreements between clients that nobody has settled yet."""
+    require(principal, "memory:read")
+    states = receipts(parts)
+    found = []
+    with parts.store.read() as view:
+        scope = open_scope(view, parts.vault, principal)
+        rows = () if scope is None else view.open_conflicts(scope.tenant_id, scope.agent_tag)
+        for row in rows:
+            assert scope is not None
+            facts = view.facts_of_key(scope.tenant_id, row.key_tag, ("conflict",))
+            opened = view.facts_by_seq(scope.tenant_id, scope.agent_tag, (row.seq,))
+            if facts:
+                found.append(
+                    {
+                        "id": row.id,
+                        "key": facts[0].content.get("key"),
+                        "facts": [fact_shape(fact, states) for fact in facts],
+                        "opened_at": format_time((opened or facts)[-1].recorded_at),
+                    }
+                )
+    return {"conflicts": found, "scope": scope_shape(principal)}
+
+
+def review(parts: Parts, principal: Principal) -> Answer:
+    """What is held or was refused and waits for a person, oldest first, each with the reason code."""
+    require(principal, "memory:review")
+    states = receipts(parts)
+    with parts.store.read() as view:
+        scope = open_scope(view, parts.vault, principal)
+        rows = () if scope is None else view.waiting(scope.tenant_id, scope.agent_tag, _MAX_REVIEW)
+        links = view.links(row.seq for row in rows)
+    return {
+        "facts": [
+            fact_shape(row, states) | {"reason": links[row.seq].details.get("reason")} for row in rows
+        ],
+        "scope": scope_shape(principal),
+    }
+
+
+def status(parts: Parts, principal: Principal) -> Answer:
+    """How much there is in the caller's scope, and in the store as a whole."""
+    require(principal, "memory:read")
+    with parts.store.read() as view:
+        scope = open_scope(view, parts.vault, principal)
+        counts = {} if scope is None else view.status_counts(scope.tenant_id, scope.agent_tag)
+        open_conflicts = () if scope is None else view.open_conflicts(scope.tenant_id, scope.agent_tag)
+        store = view.counts()
+    return {
+        "facts": dict(sorted(counts.items())),
+        "conflicts": len(open_conflicts),
+        "store": store,
+        "guard": parts.guard,
+        "scope": scope_shape(principal),
+    }
+
+
+def _find(
+    read: _Read, match: str, count: int, past: bool
+) -> tuple[list[tuple[FactRow, FactState, float]], int]:
+    """The best `count` matches that are served, and how many matches come after them."""
+    scope, view = read.scope, read.view
+    statuses = STANDING if read.times.is_now and not past else _TOLD
+    judge = _Judge(read, past)
+    found: list[tuple[FactRow, FactState, float]] = []
+    asked = 0
+    batch = max(4 * count, 32)
+    while True:
+        hits, total = view.search(scope.tenant_id, scope.agent_tag, match, statuses, batch)
+        for place, (seq, score) in enumerate(hits[asked:], start=asked + 1):
+            for fact in view.facts_by_seq(scope.tenant_id, scope.agent_tag, (seq,)):
+                state = judge(fact)
+                if state is not None:
+                    found.append((fact, state, score))
+            if len(found) == count:
+                return found, total - place
+        if len(hits) == total or batch >= _MAX_CANDIDATES:
+            return found, max(total - len(hits), 0)
+        asked, batch = len(hits), min(4 * batch, _MAX_CANDIDATES)
+
+
+class _Judge:
+    """Says of a match whether it may be served. What a key says is asked once for all matches of the key."""
+
+    def __init__(self, read: _Read, past: bool) -> None:
+        self._read = read
+        self._past = past
+        self._served: dict[bytes, dict[bytes, FactState]] = {}
+
+    def __call__(self, fact: FactRow) -> FactState | None:
+        if self._past:
+            return self._in_past(fact)
+        if fact.key_tag is None:
+            served = _states(self._read.fact(fact))
+        elif fact.key_tag in self._served:
+            served = self._served[fact.key_tag]
+        else:
+            served = self._served[fact.key_tag] = _states(self._read.key(fact.key_tag))
+        return served.get(fact.commitment)
+
+    def _in_past(self, fact: FactRow) -> FactState | None:
+        times = self._read.times
+        state = state_of_fact(self._read.view, fact, times.as_recorded)
+        if state is None or state.status not in SERVED_THEN or state.end_erased:
+            return None
+        return state if state.valid_from <= max(times.as_of, times.now) else None
+
+
+def _states(view: KeyView) -> dict[bytes, FactState]:
+    return {fact.commitment: state for fact, state in view.facts}
+
+
+def _served(fact: FactRow, state: FactState, states: Receipts, score: float | None = None) -> Answer:
+    """A fact as it is at the times of the read."""
+    shape = fact_shape(fact, states, score=score)
+    shape["status"] = state.status
+    shape["valid_from"] = format_time(state.valid_from)
+    shape["valid_until"] = format_optional(state.ends_at)
+    shape["replaced_at"] = format_optional(state.replaced_at)
+    return shape
+
+
+def _score(score: float, best: float) -> float:
+    """How well a match fits, against the best one: figures of the index itself speak of other scopes too."""
+    return round(score / best, 4) if best else 0.0
+
+
+def _check_query(query: object) -> str:
+    if not isinstance(query, str):
+        raise MalformedError("expected query to be a text")
+    try:
+        size = len(query.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise MalformedError("expected query to be valid Unicode, without lone surrogates") from None
+    if size > MAX_TEXT_BYTES:
+        raise MalformedError(f"expected query to have at most {MAX_TEXT_BYTES} bytes, it has {size}")
+    return query
+
+
+def _times(parts: Parts, view: Snapshot, as_of: object, as_recorded: object) -> _Times:
+    # Should the clock have gone back, the present is still not before what is recorded already.
+    now = max(parts.clock(), view.last_recorded_at())
+    recorded = now if as_recorded is None else parse_time(as_recorded, now, name="as_recorded")
+    recorded = min(recorded, now)
+    valid = recorded if as_of is None else parse_time(as_of, now, name="as_of")
+    return _Times(now, valid, recorded)

@@ -1,0 +1,153 @@
+"""What a request may be bound to: an idempotency key to its body, a reaffirmation token to one refusal.
+
+Both are kept as keyed hashes. A token holds once, for the caller whose write was refused, for that key and
+value, and only as long as the records that the refusal protects are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from memory import canon
+from memory.answers import Answer
+from memory.model import Principal, Proposal
+from tlog import cbor
+from tlog.errors import RefusedError
+
+if TYPE_CHECKING:
+    from memory.rows import EventRow, FactRow
+    from memory.scope import Scope
+    from memory.store_read import Snapshot
+    from memory.store_write import Txn
+
+TOKEN_PURPOSE: Final = "reaffirm"
+TOKEN_SECONDS: Final = 900
+MAX_TOKEN_CHARACTERS: Final = 256
+_TOKEN_BYTES: Final = 32
+# The arguments that make two requests under one idempotency key the same, as the caller gave them: "now" is
+# another time at each try.
+_BODY: Final = (
+    "text",
+    "key",
+    "value",
+    "subject",
+    "valid_from",
+    "valid_until",
+    "provisional",
+    "many",
+    "restatement",
+    "source",
+    "reaffirm",
+    "reason",
+)
+_KEPT: Final = ("outcome", "reason", "message", "id", "retired", "conflict_with")
+
+
+@dataclass(frozen=True)
+class Request:
+    """An idempotency key with the body it was sent with, as keyed hashes."""
+
+    request_tag: bytes
+    body_tag: bytes
+
+
+def make_request(
+    scope: Scope, principal: Principal, idempotency_key: str, arguments: Mapping[str, Any]
+) -> Request:
+    """The request of a caller: its idempotency keys are its own."""
+    body = {name: arguments[name] for name in _BODY if arguments.get(name) not in (None, False)}
+    return Request(
+        scope.request_tag(principal.client, idempotency_key), scope.bound_tag("body", cbor.encode(body))
+    )
+
+
+def replay(view: Snapshot, scope: Scope, request: Request) -> tuple[Answer, EventRow] | None:
+    """What the same request came to before, with the statement it made; None if it is new.
+
+    Raises RefusedError for another body under the key, and where what it made has been erased.
+    """
+    row = view.idempotency(scope.tenant_id, request.request_tag)
+    if row is None:
+        return None
+    made = view.event_by_seq(row.seq)
+    if not row.body_tag or made is None or made.content is None:
+        raise RefusedError("what this request made has been erased", code="erased")
+    if not secrets.compare_digest(row.body_tag, request.body_tag):
+        raise RefusedError(
+            "this idempotency key was used with another body; use a new key for another write",
+            code="idempotency_conflict",
+        )
+    return json.loads(row.answer), made
+
+
+def note(txn: Txn, scope: Scope, request: Request, answer: Answer, seq: int) -> None:
+    """Keeps what a request came to, free of content."""
+    kept = {name: answer[name] for name in _KEPT}
+    txn.add_idempotency(scope.tenant_id, request.request_tag, request.body_tag, seq, json.dumps(kept))
+
+
+def issue_token(
+    txn: Txn,
+    scope: Scope,
+    principal: Principal,
+    refusal: EventRow,
+    proposal: Proposal,
+    standing: Sequence[FactRow],
+    now: int,
+) -> str:
+    """A token that lifts this refusal, once, within TOKEN_SECONDS."""
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    bound = _bound(scope, principal, refusal.commitment, proposal, standing)
+    txn.add_token(
+        scope.tenant_id, _hash(token), TOKEN_PURPOSE, bound, now + TOKEN_SECONDS * 1_000_000, refusal.seq
+    )
+    return token
+
+
+def redeem_token(
+    txn: Txn,
+    scope: Scope,
+    principal: Principal,
+    token: str,
+    proposal: Proposal,
+    standing: Sequence[FactRow],
+    now: int,
+) -> bytes:
+    """The commitment of the refusal that a token lifts; it is used up once the transaction commits.
+
+    Raises RefusedError with code `token_invalid` if it is not for this caller, key, value and record.
+    """
+    taken = txn.take_token(scope.tenant_id, _hash(token), TOKEN_PURPOSE, now)
+    refusal = None if taken is None or taken.target is None else txn.view.event_by_seq(taken.target)
+    if taken is None or refusal is None:
+        raise _invalid()
+    bound = _bound(scope, principal, refusal.commitment, proposal, standing)
+    if not secrets.compare_digest(taken.bound, bound):
+        raise _invalid()
+    return refusal.commitment
+
+
+def _bound(
+    scope: Scope, principal: Principal, refusal: bytes, proposal: Proposal, standing: Sequence[FactRow]
+) -> bytes:
+    key = canon.canonical_key(proposal.key or "")
+    value = canon.canonical_value(proposal.value or "")
+    records = b"".join(sorted(fact.commitment for fact in standing))
+    return scope.bound_tag(TOKEN_PURPOSE, principal.client, refusal, key, value.kind, value.form, records)
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def _invalid() -> RefusedError:
+    return RefusedError(
+        "the reaffirm token does not hold: it is unknown, used, too old, or for another key, value or caller, or "
+        "the record has changed since; nothing was stored. Write again without it to get a new one",
+        code="token_invalid",
+    )

@@ -1,0 +1,152 @@
+"""fsck: every file of a log agrees with every other, or the file at fault is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from tlog.errors import VerificationError
+from tlog.fsck import Checked, fsck
+from tlog.log import Log, LogSettings
+from tlog.merkle import EMPTY_ROOT
+from tlog.note import SignatureType
+from tlog.storage import MemoryStorage
+
+ORIGIN = "example.org/log"
+SIZE = 256 * 256 + 300  # three levels, full and partial tiles
+
+
+def entries(start: int, end: int) -> list[bytes]:
+    return [b"entry-%d" % number for number in range(start, end)]
+
+
+@pytest.fixture(scope="module")
+def settings(seed_signer: Callable[[str, int, int], Any]) -> LogSettings:
+    signer = seed_signer(ORIGIN, SignatureType.ED25519, 1)
+    return LogSettings(ORIGIN, (signer,), identify=lambda entry: sha256(entry).digest())
+
+
+@pytest.fixture(scope="module")
+def whole(settings: LogSettings) -> Log:
+    log = Log(MemoryStorage(), MemoryStorage(), settings)
+    for size in (100, 700, SIZE):
+        log.append(entries(log.head().size, size))
+        log.publish(5)
+    return log
+
+
+@pytest.fixture
+def log(whole: Log) -> Log:
+    copies = []
+    for storage in (whole.public, whole.private):
+        copy = MemoryStorage()
+        for name in storage.names(""):
+            copy.replace(name, storage.read(name) or b"")
+        copies.append(copy)
+    return Log(copies[0], copies[1], whole.settings)
+
+
+def test_an_empty_log_is_whole() -> None:
+    assert fsck(MemoryStorage()) == Checked(0, EMPTY_ROOT, 0, 0)
+    assert fsck(MemoryStorage(), MemoryStorage()) == Checked(0, EMPTY_ROOT, 0, 0)
+
+
+def test_a_whole_log_is_whole(log: Log) -> None:
+    files = len(log.public.names("tile/"))
+    assert fsck(log.public) == Checked(SIZE, log.head().root, SIZE, files)
+    assert fsck(log.public, log.private) == Checked(SIZE, log.head().root, SIZE, files)
+
+
+def test_what_is_committed_and_not_published_is_checked_too(log: Log) -> None:
+    log.append(entries(SIZE, SIZE + 5))
+    assert fsck(log.public).size == SIZE
+    checked = fsck(log.public, log.private)
+    assert (checked.size, checked.published_size) == (SIZE + 5, SIZE)
+    log.recover()
+    assert fsck(log.public).size == SIZE
+    assert fsck(log.public, log.private).size == SIZE + 5
+
+
+EVERY_KIND = [
+    "tile/0/000",
+    "tile/0/256",
+    "tile/0/257.p/44",
+    "tile/1/000",
+    "tile/1/001.p/1",
+    "tile/2/000.p/1",
+    "tile/entries/000",
+    "tile/entries/257.p/44",
+]
+
+
+@pytest.mark.parametrize("path", EVERY_KIND)
+@pytest.mark.parametrize("at", [0, 7, -1])
+def test_one_altered_bit_of_any_file_is_found(log: Log, path: str, at: int) -> None:
+    data = bytearray(log.public.read(path) or b"")
+    data[at] ^= 1
+    log.public.replace(path, bytes(data))
+    for private in (None, log.private):
+        with pytest.raises(VerificationError):
+            fsck(log.public, private)
+
+
+@pytest.mark.parametrize("path", EVERY_KIND)
+@pytest.mark.parametrize("damage", ["gone", "empty", "cut", "longer"])
+def test_a_file_that_is_gone_or_of_another_length_is_found(log: Log, path: str, damage: str) -> None:
+    data = log.public.read(path) or b""
+    log.public.remove([path])
+    if damage != "gone":
+        log.public.create(path, {"empty": b"", "cut": data[:-32], "longer": data + b"\0" * 32}[damage])
+    with pytest.raises(VerificationError):
+        fsck(log.public)
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        ("tile/0/257.p/0", b""),
+        ("tile/0/257.p/43", b"\0" * 43 * 32),
+        ("tile/0/257.p/45", b"\0" * 45 * 32),
+        ("tile/0/000.p/1", b"\0" * 32),
+        ("tile/entries/257.p/1", b"\0\1x"),
+        ("tile/entries/000.p/1", b"\0\1x"),
+        ("tile/0/x000/003", b"\0" * 8192),
+        ("tile/note.txt", b"hello"),
+    ],
+)
+def test_a_stray_file_that_disagrees_is_found(log: Log, path: str, data: bytes) -> None:
+    log.public.create(path, data)
+    with pytest.raises(VerificationError) as caught:
+        fsck(log.public)
+    assert caught.value.fields["path"] == path
+
+
+def test_partial_tiles_of_earlier_sizes_may_stay(log: Log) -> None:
+    whole = log.public.read("tile/0/257.p/44") or b""
+    log.public.create("tile/0/257.p/43", whole[: 43 * 32])
+    fsck(log.public, log.private)
+
+
+def test_a_checkpoint_that_was_never_signed_is_found(log: Log, settings: LogSettings) -> None:
+    log.append(entries(SIZE, SIZE + 5))
+    signed = log.private.read("signed") or b""
+    log.publish(5)
+    log.private.replace("signed", signed)
+    with pytest.raises(VerificationError) as caught:
+        fsck(log.public, log.private)
+    assert caught.value.fields["path"] == "checkpoint"
+
+
+def test_a_checkpoint_of_another_history_is_found(log: Log, settings: LogSettings) -> None:
+    other = Log(MemoryStorage(), MemoryStorage(), settings)
+    other.append(entries(1, 9))
+    log.public.replace("checkpoint", other.publish(5).note)
+    for private in (None, log.private):
+        with pytest.raises(VerificationError):
+            fsck(log.public, private)
+    log.public.replace("checkpoint", b"no checkpoint")
+    with pytest.raises(VerificationError):
+        fsck(log.public)
