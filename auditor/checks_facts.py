@@ -62,6 +62,9 @@ def check_facts(rows: StoreRows, statements: Sequence[Statement], folded: Fold) 
             if statement.row.commitment not in folded.erased_by:
                 findings.append(Finding("FACT_ALTERED", f"store.db facts seq {seq}", what))
     findings += _check_tags(facts.values(), writes)
+    by_seq = {statement.row.seq: statement for statement in statements}
+    findings += _check_lost_ends(rows.facts, statements, by_seq)
+    findings += _check_conflicts(rows)
     checked = Note("facts", "facts compared with an own fold of the statements", len(facts))
     not_checked = Note(
         "tags",
@@ -75,20 +78,19 @@ def check_facts(rows: StoreRows, statements: Sequence[Statement], folded: Fold) 
 def _compare(fact: FactRow, statement: Statement, expected: Folded) -> Iterator[Finding]:
     if fact.status != expected.status:
         yield _status_finding(fact, expected)
-    elif not expected.ended_unknown:
-        if (fact.replaced_at, fact.replaced_by) != (expected.replaced_at, expected.replaced_by):
-            what = "Who ended the fact, or when, is not what the statements say."
-            yield Finding("FACT_ALTERED", fact.place, what, {"statement": expected.replaced_by or 0})
-    elif fact.replaced_by != expected.replaced_by:
-        what = "Who ended the fact is not what the statements say."
+    elif fact.replaced_by != expected.replaced_by or not _same(
+        fact.replaced_at, expected.replaced_at, expected
+    ):
+        what = "Who ended the fact, or when, is not what the statements say."
         yield Finding("FACT_ALTERED", fact.place, what, {"statement": expected.replaced_by or 0})
     if fact.tenant_id != statement.row.tenant_id:
         yield Finding("FACT_ALTERED", fact.place, "The fact stands under another tenant than its statement.")
     content = statement.content
     if content is None:
         return
-    stated = (content.get("valid_from"), content.get("valid_until"), content.get("recorded_at"))
-    if (fact.valid_from, fact.valid_until, fact.recorded_at) != stated:
+    stated = (content.get("valid_until"), content.get("recorded_at"), int(expected.declared))
+    starts = (expected.starts_at, fact.valid_from)
+    if (fact.valid_until, fact.recorded_at, fact.declared) != stated or starts[0] not in (None, starts[1]):
         yield Finding(
             "FACT_ALTERED", fact.place, "The times of the fact are not those that its content states."
         )
@@ -96,6 +98,53 @@ def _compare(fact: FactRow, statement: Statement, expected: Folded) -> Iterator[
         if (tag is None) != (content.get(name) is None):
             what = f"The fact has a {name} where its content has none, or the reverse."
             yield Finding("FACT_ALTERED", fact.place, what)
+
+
+def _same(found: int | None, expected: int | None, ended: Folded) -> bool:
+    """Whether a time is the one expected; any will do where the statement that told it is erased."""
+    if ended.replaced_by is not None and expected is None:
+        return found is not None
+    return found == expected
+
+
+def _check_lost_ends(
+    facts: Iterable[FactRow], statements: Sequence[Statement], by_seq: Mapping[int, Statement]
+) -> Iterator[Finding]:
+    """A fact whose end was told by a statement that is erased is marked so: it is never served again."""
+    contents = {statement.row.commitment for statement in statements if statement.row.content is not None}
+    for fact in facts:
+        ender = None if fact.replaced_by is None else by_seq.get(fact.replaced_by)
+        lost = ender is not None and ender.row.content is None
+        if lost and not fact.end_erased:
+            what = "What ended the fact is erased, and the fact is not marked so: it could be served again."
+            yield Finding("RETIRED_RETURNED", fact.place, what)
+        elif fact.end_erased and not lost and (ender is None or _replaced_by_what_is_there(ender, contents)):
+            what = "The fact is marked as if what ended it were erased, and it is not."
+            yield Finding("FACT_ALTERED", fact.place, what)
+
+
+def _replaced_by_what_is_there(ender: Statement, contents: set[bytes]) -> bool:
+    """Whether everything that a statement put in place of what it ended still has its content."""
+    acts = {} if ender.link is None else ender.link.acts
+    return all(target in contents for act in ("confirms", "keeps", "lifts") for target in acts.get(act, ()))
+
+
+def _check_conflicts(rows: StoreRows) -> Iterator[Finding]:
+    """A disagreement is open exactly as long as a fact of its key is in conflict."""
+    disputed = {(fact.tenant_id, fact.key_tag) for fact in rows.facts if fact.status == "conflict"}
+    open_rows = {(row.tenant_id, row.key_tag): row for row in rows.conflicts if row.closed_by is None}
+    for key, row in open_rows.items():
+        if key not in disputed:
+            what = "A conflict is open, and no fact of its key is in conflict."
+            yield Finding("FACT_ALTERED", f"store.db conflicts seq {row.seq}", what)
+    for fact in rows.facts:
+        if fact.status == "conflict" and (fact.tenant_id, fact.key_tag) not in open_rows:
+            what = "A fact is in conflict, and the conflict of its key is not open."
+            yield Finding("FACT_ALTERED", fact.place, what)
+    for row in rows.conflicts:
+        if row.closed_by is not None and row.closed_by <= row.seq:
+            what = "A conflict was closed before it was opened."
+            yield Finding("FACT_ALTERED", f"store.db conflicts seq {row.seq}", what)
 
 
 def _status_finding(fact: FactRow, expected: Folded) -> Finding:
@@ -129,7 +178,12 @@ def _check_tags(facts: Iterable[FactRow], writes: Mapping[int, Statement]) -> It
         agent = content.get("agent")
         if agent_of.setdefault((fact.tenant_id, fact.agent_tag), agent) != agent:
             yield Finding("FACT_ALTERED", fact.place, "The fact is filed under the tag of another agent.")
-        tags = (("agent", fact.agent_tag), ("key", fact.key_tag), ("subject", fact.subject_tag))
+        tags = (
+            ("agent", fact.agent_tag),
+            ("key", fact.key_tag),
+            ("subject", fact.subject_tag),
+            ("text", fact.text_tag),
+        )
         for name, tag in tags:
             if tag is not None and content.get(name) is not None:
                 scope = (fact.tenant_id, agent, name, content.get(name))

@@ -62,7 +62,7 @@ def check_erasures(
 ) -> Outcome:
     """Tombstones, manifests, the statements that announce them and the store's own list, all four agreeing."""
     cases = _cases(rows, statements, files)
-    findings = [*_check_list(rows, statements), *_check_chain(rows, statements), *_check_tips(rows, cases)]
+    findings = [*_check_list(rows, statements), *_check_chain(rows, statements), *_check_tip(rows, cases)]
     present = {statement.row.commitment for statement in statements if statement.row.content is not None}
     manifests: dict[int, Manifest] = {}
     for case in cases:
@@ -195,8 +195,8 @@ def _check_case(case: _Case, asked: Asked) -> Iterator[Finding]:
         yield Finding("ERASURE_STATE_FALSE", case.tombstone.row.place, what, {"number": case.number})
         return
     assert case.tombstone.link is not None
-    if case.row.request != case.tombstone.link.details.get("request"):
-        what = "The store's list of erasures names another request than the tombstone."
+    if (case.row.number, case.row.request) != (case.number, case.tombstone.link.details.get("request")):
+        what = "The store's list of erasures has another number or request than the tombstone."
         yield Finding("ERASURE_STATE_FALSE", case.row.place, what)
     if not _under_way(case, asked) and case.row.manifest != case.data:
         what = "The manifest in the store is not the one beside the tiles."
@@ -310,23 +310,15 @@ def _check_previous(manifests: Mapping[int, Manifest]) -> Iterator[Finding]:
             yield Finding("MANIFEST_ALTERED", f"log {FOLDER}{number}.cose", what)
 
 
-def _check_tips(rows: StoreRows, cases: Sequence[_Case]) -> Iterator[Finding]:
-    """What the store would chain the next tombstone and manifest to is the last of each."""
+def _check_tip(rows: StoreRows, cases: Sequence[_Case]) -> Iterator[Finding]:
+    """What the store would chain the next manifest to is the last one that was announced."""
     if rows.tenant_id is not None:
         return
-    tombstones = [case for case in cases if case.tombstone is not None]
-    announced = [case for case in cases if case.announced is not None]
-    tips: dict[str, tuple[int, bytes]] = {}
-    if tombstones and tombstones[-1].tombstone is not None:
-        tips["erasure.tombstone"] = (tombstones[-1].number, tombstones[-1].tombstone.row.commitment)
-    if announced and announced[-1].announced is not None and announced[-1].announced.link is not None:
-        digest = announced[-1].announced.link.details.get("digest")
-        tips["erasure.manifest"] = (announced[-1].number, digest if isinstance(digest, bytes) else b"")
-    for name in ("erasure.tombstone", "erasure.manifest"):
-        expected = cbor.encode(list(tips[name])) if name in tips else None
-        if rows.meta.get(name) != expected:
-            what = "The store would chain the next erasure to another than the last one."
-            yield Finding("FACT_ALTERED", f"store.db meta {name}", what)
+    links = [(case.number, case.announced.link) for case in cases if case.announced is not None]
+    tips = [[number, link.details.get("digest")] for number, link in links if link is not None]
+    if rows.meta.get("erasure.manifest") != (cbor.encode(tips[-1]) if tips else None):
+        what = "The store would chain the next manifest to another than the last one."
+        yield Finding("FACT_ALTERED", "store.db meta erasure.manifest", what)
 
 
 def _map(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -44,12 +44,15 @@ class FactRow:
     agent_tag: bytes
     key_tag: bytes | None
     subject_tag: bytes | None
+    text_tag: bytes
     status: str
     valid_from: int
+    declared: int
     valid_until: int | None
     recorded_at: int
     replaced_at: int | None
     replaced_by: int | None
+    end_erased: int
 
     @property
     def place(self) -> str:
@@ -65,6 +68,16 @@ class ActRow:
     target: int
     seq: int
     act: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictRow:
+    """A row of `conflicts`: a disagreement about a key, open until a statement closed it."""
+
+    seq: int
+    tenant_id: int
+    key_tag: bytes
+    closed_by: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +122,7 @@ class StoreRows:
     events: tuple[EventRow, ...] = ()
     facts: tuple[FactRow, ...] = ()
     acts: tuple[ActRow, ...] = ()
+    conflicts: tuple[ConflictRow, ...] = ()
     erasures: tuple[ErasureRow, ...] = ()
     stray_contents: tuple[int, ...] = ()
     """Rows of `contents` that no row of `events` has the number of."""

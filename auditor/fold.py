@@ -21,28 +21,32 @@ AT_WRITING: Final[Mapping[str, str]] = {
 }
 # What an act makes of the write it names. `lifts` by a person's reaffirmation alone revives a refusal; a write
 # that redeems a token stands in its place.
+# In the order in which the acts of one statement count.
 _AFTER: Final[Mapping[str, str]] = {
+    "conflicts": "conflict",
+    "confirms": "active",
+    "keeps": "active",
+    "lifts": "active",
+    "discards": "discarded",
     "retires": "superseded",
     "retracts": "retracted",
-    "confirms": "active",
-    "discards": "discarded",
-    "keeps": "active",
-    "conflicts": "conflict",
 }
 _ENDS: Final = frozenset({"retires", "retracts"})
+_STARTS: Final = frozenset({"confirms", "lifts"})
 
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """One write after all statements. `replaced_at` means nothing where `ended_unknown`: whoever ended it has
-    been erased, and its time with it.
+    """One write after all statements. `starts_at` and `replaced_at` are None where the content that would tell
+    is erased: the write's own, or that of whoever let it through or ended it.
     """
 
     seq: int
     status: str
+    starts_at: int | None = None
+    declared: bool = False
     replaced_at: int | None = None
     replaced_by: int | None = None
-    ended_unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +67,35 @@ def fold(statements: Iterable[Statement]) -> Fold:
             continue
         if link.kind == "write":
             status = AT_WRITING.get(str(link.details.get("outcome")), "unknown")
-            writes[statement.row.commitment] = Folded(statement.row.seq, status)
-        for act, targets in link.acts.items():
-            for target in targets:
-                if act == "erases":
-                    erased_by.setdefault(target, statement.row.commitment)
-                elif target in writes:
-                    writes[target] = _after(writes[target], act, statement)
+            writes[statement.row.commitment] = _written(statement, status)
+        for target in link.acts.get("erases", ()):
+            erased_by.setdefault(target, statement.row.commitment)
+        for act, status in _AFTER.items():
+            if act == "lifts" and link.kind != "reaffirm":
+                continue
+            for target in link.acts.get(act, ()):
+                if target in writes:
+                    writes[target] = _after(writes[target], act, status, statement)
     return Fold(writes, erased_by)
 
 
-def _after(write: Folded, act: str, statement: Statement) -> Folded:
-    assert statement.link is not None
-    status = "active" if act == "lifts" and statement.link.kind == "reaffirm" else _AFTER.get(act)
-    if status is None:
-        return write
+def _written(statement: Statement, status: str) -> Folded:
+    content = statement.content or {}
+    start = content.get("valid_from")
+    return Folded(
+        statement.row.seq,
+        status,
+        starts_at=start if type(start) is int else None,
+        declared="valid_from_declared" in (content.get("flags") or ()),
+    )
+
+
+def _after(write: Folded, act: str, status: str, statement: Statement) -> Folded:
+    at = statement.recorded_at
     if act in _ENDS:
-        at = statement.recorded_at
-        return replace(
-            write, status=status, replaced_at=at, replaced_by=statement.row.seq, ended_unknown=at is None
-        )
-    return replace(write, status=status, replaced_at=None, replaced_by=None, ended_unknown=False)
+        return replace(write, status=status, replaced_at=at, replaced_by=statement.row.seq)
+    starts_at = write.starts_at
+    if act in _STARTS and not write.declared and starts_at is not None:
+        # What was withheld is nobody's fact before it is let through: it holds from then on.
+        starts_at = None if at is None else max(starts_at, at)
+    return replace(write, status=status, starts_at=starts_at, replaced_at=None, replaced_by=None)

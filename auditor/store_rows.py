@@ -12,7 +12,16 @@ from typing import Any, Final, Literal, TypeVar
 
 import apsw
 
-from auditor.evidence import ActRow, ErasureRow, EventRow, FactRow, StoreFlaw, StoreRows, TenantRow
+from auditor.evidence import (
+    ActRow,
+    ConflictRow,
+    ErasureRow,
+    EventRow,
+    FactRow,
+    StoreFlaw,
+    StoreRows,
+    TenantRow,
+)
 from tlog.errors import Error, MalformedError
 
 TABLES: Final = frozenset(
@@ -48,14 +57,16 @@ _EVENTS: Final = """
     FROM events e LEFT JOIN contents c ON c.seq = e.seq
 """
 _FACTS: Final = """
-    SELECT seq, tenant, agent_tag, key_tag, subject_tag, status, valid_from, valid_until, recorded_at,
-           replaced_at, replaced_by
+    SELECT seq, tenant, agent_tag, key_tag, subject_tag, text_tag, status, valid_from, declared, valid_until,
+           recorded_at, replaced_at, replaced_by, end_erased
     FROM facts
 """
+_CONFLICTS: Final = "SELECT seq, tenant, key_tag, closed_by FROM conflicts"
 _ERASURES: Final = "SELECT number, tenant, request, state, tombstone, manifest FROM erasures"
 # i integer, b bytes, t text; a capital letter may be NULL.
 _EVENT_TYPES: Final = "iiibbbbbIBB"
-_FACT_TYPES: Final = "iibBBtiIiII"
+_FACT_TYPES: Final = "iibBBbtiiIiIIi"
+_CONFLICT_TYPES: Final = "iibI"
 _ERASURE_TYPES: Final = "iibtIB"
 _TYPES: Final = {"i": int, "b": bytes, "t": str}
 
@@ -75,6 +86,9 @@ def read_rows(connection: apsw.Connection, tenant: str | None) -> StoreRows:
     events = reader.rows("events", f"{_EVENTS}{e_where} ORDER BY e.seq", _EVENT_TYPES, EventRow, bound)
     facts = reader.rows("facts", f"{_FACTS}{plain} ORDER BY seq", _FACT_TYPES, FactRow, bound)
     acts = reader.rows("acts", f"SELECT tenant, target, seq, act FROM acts{plain}", "iiit", ActRow, bound)
+    conflicts = reader.rows(
+        "conflicts", f"{_CONFLICTS}{plain} ORDER BY seq", _CONFLICT_TYPES, ConflictRow, bound
+    )
     erasures = reader.rows(
         "erasures", f"{_ERASURES}{plain} ORDER BY number", _ERASURE_TYPES, ErasureRow, bound
     )
@@ -85,6 +99,7 @@ def read_rows(connection: apsw.Connection, tenant: str | None) -> StoreRows:
         events=tuple(events),
         facts=tuple(facts),
         acts=tuple(acts),
+        conflicts=tuple(conflicts),
         erasures=tuple(erasures),
         stray_contents=tuple(_strays(reader)) if tenant_id is None else (),
         meta=_meta(reader),

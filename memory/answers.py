@@ -29,7 +29,10 @@ class Receipts:
         if entry_index is None:
             return {"state": "pending", "entry": None}
         covered, witnessed = self._published
-        return {"state": "witnessed" if witnessed and entry_index < covered else "logged", "entry": entry_index}
+        return {
+            "state": "witnessed" if witnessed and entry_index < covered else "logged",
+            "entry": entry_index,
+        }
 
     @cached_property
     def _published(self) -> tuple[int, bool]:

@@ -12,14 +12,15 @@ from functools import cache
 from typing import Final
 
 from memory.canon_names import identifying_words, naming_words
-from memory.canon_spans import spans, value_word_count, words_beside
-from memory.canon_text import folded, normal
-from memory.canon_types import Canonical, canonical
+from memory.canon_spans import spans, value_word_count, word_count, words_beside
+from memory.canon_text import fold_case, folded, normal
+from memory.canon_types import Canonical, canonical, forms
 
 __all__ = [
     "VERSION",
     "Canonical",
     "canonical_value",
+    "value_forms",
     "same_value",
     "canonical_text",
     "canonical_key",
@@ -28,6 +29,7 @@ __all__ = [
     "spans",
     "words_beside",
     "value_word_count",
+    "word_count",
 ]
 
 VERSION: Final = 1
@@ -38,9 +40,17 @@ def canonical_value(value: str) -> Canonical:
     return canonical(normal(value))
 
 
+def value_forms(value: str) -> tuple[Canonical, ...]:
+    """Every form of a value, `canonical_value` first: mostly that alone, more where it is written ambiguously.
+
+    A ledger keeps each, and finds a value by any.
+    """
+    return forms(normal(value))
+
+
 def same_value(left: str, right: str) -> bool:
-    """Whether two values are one, however they are spelled."""
-    return left == right or canonical_value(left) == canonical_value(right)
+    """Whether two values are one, however they are spelled: they have a form in common."""
+    return left == right or not set(value_forms(left)).isdisjoint(value_forms(right))
 
 
 def canonical_text(text: str) -> str:
@@ -64,8 +74,24 @@ def text_words(text: str) -> frozenset[str]:
 
 
 def _words_of_key(key: str) -> list[str]:
-    text = _minus_pattern().sub(r"\1−", folded(key))
-    return [word for word in _separator_pattern().split(text) if word]
+    text = _minus_pattern().sub(r"\1−", normal(key))
+    words = [word for word in _separator_pattern().split(text) if word]
+    return [fold_case(part) for word in words for part in _parts(word)]
+
+
+def _parts(word: str) -> list[str]:
+    """The words of darkMode; iPhone, macOS and GitHub are one, as they are in lower case."""
+    return _capital_pattern().split(word) if _joined_pattern().fullmatch(word) else [word]
+
+
+@cache
+def _joined_pattern() -> re.Pattern[str]:
+    return re.compile(r"[a-z]{2,}(?:[A-Z][a-z]+)+\d*")
+
+
+@cache
+def _capital_pattern() -> re.Pattern[str]:
+    return re.compile(r"(?=[A-Z])")
 
 
 @cache

@@ -39,9 +39,11 @@ system service
 
 def naming_words(text: str) -> Iterator[str]:
     """The words of any text that may name a thing, in order and with repetitions."""
-    for match in _name_pattern().finditer(_without_marks(folded(text))):
+    plain = _without_marks(folded(text))
+    pattern = _ascii_name_pattern() if plain.isascii() else _name_pattern()
+    for match in pattern.finditer(plain):
         word = match[0]
-        if unspaced(word):
+        if not word.isascii() and unspaced(word):
             yield from _pairs(word)
         elif not word.isdigit():
             word = _singular(word)
@@ -96,6 +98,11 @@ def _joining() -> frozenset[str]:
 @cache
 def _shared_heads() -> frozenset[str]:
     return frozenset(_SHARED_HEAD_WORDS.split())
+
+
+@cache
+def _ascii_name_pattern() -> re.Pattern[str]:
+    return re.compile("[a-z0-9]+[+#]*")
 
 
 @cache

@@ -14,6 +14,7 @@ from memory.canon_types import (
     canonical,
     first_letters,
     first_words,
+    forms,
     inner_words,
     read_counted,
     read_typed,
@@ -23,13 +24,23 @@ from memory.canon_units import currency_signs
 
 MAX_TYPED_WORDS: Final = 10
 MAX_GROUPS: Final = 6
+Stated = tuple[Canonical, int, int]
+"""A form, and where in the text its run of words begins and ends."""
+
+_WHOLE: Final = frozenset({"date", "datetime", "month", "time", "phone"})
+_INSIDE_NUMBER: Final = frozenset(",:'/")
 _CLOSING: Final = ")]}\"'!?."
 _OPENING: Final = "([{\"'¿¡@#"
 
 
 def value_word_count(value: str) -> int:
     """How many words a text must have in a row to state this value; 0 if it is known by its type instead."""
-    return _count(canonical(normal(value)))
+    return word_count(canonical(normal(value)))
+
+
+def word_count(value: Canonical) -> int:
+    """As `value_word_count`, of one form of a value."""
+    return sum(1 for _ in words(value.form)) if value.kind in ("text", "count") else 0
 
 
 def spans(text: str, word_counts: Collection[int]) -> Iterator[Canonical]:
@@ -53,7 +64,7 @@ def words_beside(text: str, value: Canonical, rather: Collection[Canonical] = ()
     """
     base = normal(text)
     wanted = {value, *rather}
-    stated = [found for found in _stated(base, {_count(each) for each in wanted}) if found[0] in wanted]
+    stated = [found for found in _stated(base, {word_count(each) for each in wanted}) if found[0] in wanted]
     outer = [(start, end) for found, start, end in stated if found != value]
     for found, start, end in stated:
         if found == value and not any(first <= start and end <= last for first, last in outer):
@@ -61,19 +72,21 @@ def words_beside(text: str, value: Canonical, rather: Collection[Canonical] = ()
     return None
 
 
-def _count(value: Canonical) -> int:
-    return sum(1 for _ in words(value.form)) if value.kind in ("text", "count") else 0
-
-
-def _stated(base: str, word_counts: Collection[int]) -> Iterator[tuple[Canonical, int, int]]:
+def _stated(base: str, word_counts: Collection[int]) -> Iterator[Stated]:
     """Every form that a run of words has, with the place of the run; a form may come more than once."""
     run = list(words(base))
     counts = sorted({count for count in word_counts if 0 < count <= len(run)})
+    covered = 0
     for place, match in enumerate(run):
         start = _typed_start(base, match)
         if start is not None:
-            yield from _typed_from(base, run, place, start)
-            yield from _counted_from(base, run, place, counts)
+            # A number inside a longer typed value is part of it and not stated: the 1 of March 1, 2026.
+            inner = start < covered
+            for stated in _typed_from(base, run, place, start, counts):
+                if not inner or stated[0].kind not in ("number", "count"):
+                    yield stated
+                if stated[0].kind != "count":
+                    covered = max(covered, stated[2])
         lower = match[0].lower()
         if lower in ("true", "false"):
             yield Canonical("boolean", lower), match.start(), match.end()
@@ -82,6 +95,23 @@ def _stated(base: str, word_counts: Collection[int]) -> Iterator[tuple[Canonical
                 break
             for first, last in _with_edges(base, match.start(), run[place + count - 1].end()):
                 yield Canonical("text", without_ending(fold_case(base[first:last]))), first, last
+
+
+def _typed_from(
+    base: str, run: Sequence[Match[str]], place: int, start: int, counts: Sequence[int]
+) -> Iterator[Stated]:
+    """The typed values that begin with a word; of numbers the longest, and none where it is part of a date."""
+    stated = [*_typed_ends(base, run, place, start), *_counted_ends(base, run, place, counts)]
+    number = None
+    for each in stated:
+        if each[0].kind == "number":
+            number = each
+        elif each[0].kind == "count":
+            yield from ((form, *each[1:]) for form in forms(base[each[1] : each[2]]))
+        else:
+            yield each
+    if number is not None and not any(found.kind in _WHOLE for found, _, _ in stated):
+        yield number
 
 
 def _typed_start(base: str, match: Match[str]) -> int | None:
@@ -97,15 +127,13 @@ def _typed_start(base: str, match: Match[str]) -> int | None:
     return start if first in "+-." or first in currency_signs() else None
 
 
-def _typed_from(
-    base: str, run: Sequence[Match[str]], place: int, start: int
-) -> Iterator[tuple[Canonical, int, int]]:
-    """The typed values that begin with a word: it alone, and with the words after it that typed values have."""
+def _typed_ends(base: str, run: Sequence[Match[str]], place: int, start: int) -> Iterator[Stated]:
+    """A word, and it with the words after it that typed values have, wherever that is a typed value."""
     end = run[place].end()
     phone, groups = base[start] in "+(", 1
     for following in range(place + 1, place + MAX_TYPED_WORDS + 1):
-        found = read_typed(base[start:end])
-        if found is not None and found.kind != "count":
+        found = None if _cut(base, start, end) else read_typed(base[start:end])
+        if found is not None and (found.kind != "count" or following == place + 1):
             yield found, start, end
         if following >= len(run):
             return
@@ -120,13 +148,19 @@ def _typed_from(
         end = run[following].end()
 
 
+def _cut(base: str, start: int, end: int) -> bool:
+    """Whether the place is cut out of a number or a time: the 5 of 5,000, the 30 of 2:30."""
+    before = start >= 2 and base[start - 1] in _INSIDE_NUMBER and base[start - 2].isdigit()
+    return before or (base[end : end + 1] in _INSIDE_NUMBER and base[end + 1 : end + 2].isdigit())
+
+
 def _is_inner(word: str) -> bool:
     return word in inner_words() or fold_case(word) in inner_words() or first_letters(word) in inner_words()
 
 
-def _counted_from(
+def _counted_ends(
     base: str, run: Sequence[Match[str]], place: int, counts: Sequence[int]
-) -> Iterator[tuple[Canonical, int, int]]:
+) -> Iterator[Stated]:
     """A number with what it counts: the number is one word of the value, though it may be several here."""
     start, tail = run[place].start(), place + 1
     while tail < len(run) and tail < place + MAX_GROUPS and (run[tail][0].isdigit() or _counts(run[tail][0])):

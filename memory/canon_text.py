@@ -42,7 +42,6 @@ _SHAPES: Final = {
     ".": "٫",
     ",": "٬",
 }
-_FLAG: Final = "\U0001f3f4"
 _KEPT_AS_WRITTEN: Final = ("<super>", "<sub>", "<fraction>", "<circle>")
 
 # Scripts written without spaces, or with particles joined on: every character is a word of its own.
@@ -83,7 +82,7 @@ def words(text: str) -> Iterator[re.Match[str]]:
     A word ends at white space, at brackets, quotes and the marks between clauses, and where the script
     changes; in a script without spaces each character is one.
     """
-    return _word_pattern().finditer(text)
+    return (_ascii_word_pattern() if text.isascii() else _word_pattern()).finditer(text)
 
 
 def unspaced(word: str) -> bool:
@@ -123,12 +122,19 @@ def _table() -> dict[int, str | None]:
 
 
 @cache
+def _ascii_word_pattern() -> re.Pattern[str]:
+    # The same on ASCII, and compiled in a tenth of the time: most texts need no more.
+    return re.compile(_spaced_word("\\s=:,;/|\\\\()\\[\\]{}\"'`<>!?"))
+
+
+@cache
 def _word_pattern() -> re.Pattern[str]:
-    word = f"[^{_BETWEEN_WORDS}{_UNSPACED}{_KATAKANA}]"
+    return re.compile(f"[{_UNSPACED}]|[{_KATAKANA}]+|{_spaced_word(_BETWEEN_WORDS + _UNSPACED + _KATAKANA)}")
+
+
+def _spaced_word(outside: str) -> str:
     # A full stop belongs to a word that goes on after it, or that begins with it as .5 does.
-    return re.compile(
-        f"[{_UNSPACED}]|[{_KATAKANA}]+|(?:\\.(?=\\d)|(?!\\.){word})(?:(?!\\.){word}|\\.(?={word}))*"
-    )
+    return f"(?:\\.(?=\\d)|[^.{outside}])(?:[^.{outside}]|\\.(?=[^.{outside}]))*"
 
 
 @cache

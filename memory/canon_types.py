@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -12,6 +13,12 @@ from memory.canon_text import fold_case
 from memory.canon_units import currency_names, read_number, read_quantity, unit_words
 
 MAX_TYPED_CHARACTERS: Final = 100
+_READINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "m": ("minutes", "metres"),
+    "k": ("thousand",),
+    "pound": ("GBP", "lbs"),
+    "pounds": ("GBP", "lbs"),
+}
 
 
 class Canonical(NamedTuple):
@@ -30,6 +37,21 @@ def canonical(base: str) -> Canonical:
     if form in ("true", "false"):
         return Canonical("boolean", form)
     return Canonical("text", without_ending(form))
+
+
+def forms(base: str) -> tuple[Canonical, ...]:
+    """Every form of a `normal` text, the first its own: one written in an ambiguous way has a form for each reading.
+
+    5m is 5 minutes and 5 metres, and neither of these is the other.
+    """
+    first = canonical(base)
+    if first.kind != "count":
+        return (first,)
+    number, _, unit = first.form.partition(" ")
+    readings = _READINGS.get(unit, ())
+    if unit == "m" and base.endswith("M"):
+        readings = (*readings, "million")
+    return (first, *(canonical(f"{number} {reading}") for reading in readings))
 
 
 def read_typed(base: str) -> Canonical | None:

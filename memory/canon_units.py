@@ -241,6 +241,9 @@ def _money(text: str) -> tuple[str, str] | None:
         if currency not in (None, _currency(after["name"])):
             return None
         currency = _currency(after["name"])
+    if numeral.exponent == -3 and not power and currency not in ("btc", "eth"):
+        # Money has no thousandths: 1.200 is the continental twelve hundred.
+        power = 3
     return "money", f"{exact_form(numeral.amount, numeral.exponent + power)} {currency}"
 
 

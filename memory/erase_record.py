@@ -140,8 +140,9 @@ def finish(parts: Parts, number: int, outcome: Outcome) -> Finished:
         txn.set_meta(_EXECUTING, 0)
     file = manifest_path(manifest_number + 1)
     home.public_storage().create(file, data)
-    # Pages written since the scan carry no erased content, and leave the write-ahead log all the same.
-    parts.store.checkpoint_truncate(0.0)
+    if all(system["result"] == "verified" for system in outcome.systems):
+        # Pages written since the scan carry no erased content, and leave the write-ahead log all the same.
+        parts.store.checkpoint_truncate(0.0)
     return Finished(document, file)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from memory.canon import Canonical, canonical_text, canonical_value, text_words, words_beside
+from memory.canon import Canonical, canonical_text, same_value, text_words, value_forms, words_beside
 from memory.model import Decision, Known, KnownFact, Proposal
 
 Word = TypeVar("Word", str, bytes)
@@ -113,14 +113,26 @@ def history_end(proposal: Proposal, known: Known) -> int | None:
     return min(ends, default=None)
 
 
+def states(
+    text: str, retired: Canonical, key_words: Collection[str], active: Sequence[tuple[str, str | None]]
+) -> bool:
+    """Whether a text without a key states a value that the key it names has retired.
+
+    `retired` is a form that `canon.spans` found in the text and the ledger holds, `key_words` those of its key,
+    `active` the texts and values of the facts that stand there now.
+    """
+    current = [form for told, value in active for form in value_forms(told if value is None else value)]
+    beside = words_beside(text, retired, current)
+    return names(beside, key_words, {word for told, _ in active for word in text_words(told)})
+
+
 def names(
     beside: Collection[Word] | None, key_words: Collection[Word], active_words: Collection[Word]
 ) -> bool:
-    """Whether a text that states a retired value is about the key it was retired from.
+    """Whether a text is about a key: by one word of the key, by two it shares with the key's text, or by all it has.
 
-    `beside`: what `canon.words_beside` leaves of the text; `key_words`: those of the key; `active_words`: the
-    `canon.text_words` of the key's active text, if there is one. All three plain, or all three as keyed hashes.
-    One word of the key is enough, or two words shared with the active text, or all that the text has.
+    `beside` is what `canon.words_beside` leaves of the text, and nothing is about a key where that is None. All
+    three are plain words, or all three their keyed hashes: of a key without facts a ledger has no more.
     """
     if not beside:
         return False
@@ -128,16 +140,6 @@ def names(
         return True
     shared = sum(1 for word in beside if word in active_words)
     return shared >= 2 or shared == len(beside)
-
-
-def states(
-    text: str, retired: Canonical, key_words: Collection[str], active: Sequence[tuple[str, str | None]]
-) -> bool:
-    """Whether a text states a value that the key it names has retired; `active`: its active texts and values."""
-    current = [canonical_value(value if value is not None else told) for told, value in active]
-    beside = words_beside(text, retired, current)
-    told = frozenset(word for said, _ in active for word in text_words(said))
-    return names(beside, key_words, told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,31 +157,36 @@ class _View:
 
 def _view(proposal: Proposal, known: Known) -> _View:
     standing = [fact for fact in known.facts if fact.status in ("active", "conflict")]
-    coming = tuple(fact for fact in standing if fact.valid_from > known.now)
-    begun = [fact for fact in standing if fact.valid_from <= known.now]
-    displaced = tuple(fact for fact in begun if _is_displaced(fact, begun))
-    current = tuple(
-        fact
-        for fact in begun
-        if (fact.valid_until is None or fact.valid_until > known.now) and fact not in displaced
-    )
+    current, displaced = _standing_at(standing, known.now)
     return _View(
         proposal=proposal,
         known=known,
         start=known.now if proposal.valid_from is None else proposal.valid_from,
         current=current,
         displaced=displaced,
-        coming=coming,
+        coming=tuple(fact for fact in standing if fact.valid_from > known.now),
         many=proposal.many or any(fact.many for fact in current),
     )
 
 
-def _is_displaced(fact: KnownFact, begun: Sequence[KnownFact]) -> bool:
-    """Whether the same client's later fact has begun: it was written ahead, so nothing retired this one."""
-    return not fact.many and any(
-        other.client == fact.client and not other.many and other.valid_from > fact.valid_from
-        for other in begun
-    )
+def _standing_at(
+    facts: Sequence[KnownFact], time: int
+) -> tuple[tuple[KnownFact, ...], tuple[KnownFact, ...]]:
+    """The facts that hold at a time, and those that would if the same client's later one had not begun.
+
+    A later one that was written ahead retires nothing when it is written; once it begins, it displaces.
+    """
+    within = [
+        fact
+        for fact in facts
+        if fact.valid_from <= time and (fact.valid_until is None or fact.valid_until > time)
+    ]
+    latest: dict[str, int] = {}
+    for fact in within:
+        if not fact.many:
+            latest[fact.client] = max(fact.valid_from, latest.get(fact.client, fact.valid_from))
+    displaced = [fact for fact in within if not fact.many and fact.valid_from < latest[fact.client]]
+    return tuple(fact for fact in within if fact not in displaced), tuple(displaced)
 
 
 def _decide_unkeyed(proposal: Proposal, known: Known, suspect: bool) -> Decision:
@@ -202,7 +209,8 @@ def _past(view: _View) -> Decision | None:
     ended = _has_ended(proposal, view.known.now)
     own = [fact for fact in view.current if fact.client == view.known.client]
     replaced = [fact for fact in own or view.current if not fact.many and not view.many]
-    behind = [fact for fact in replaced if fact.valid_from > view.start]
+    # A reaffirmation says that the value holds now, since whenever that was.
+    behind = [fact for fact in replaced if fact.valid_from > view.start and view.known.lifted is None]
     if not ended and not behind:
         return None
     for fact in view.known.facts:
@@ -266,7 +274,7 @@ def _settled(view: _View, message: str) -> Decision:
     """The write of somebody who may say what holds: it takes the place of every client's record."""
     if view.many or view.start > view.known.now:
         return _landed(view)
-    retires = tuple(fact.commitment for fact in (*view.displaced, *view.current))
+    retires = _with_plans(view, (*view.displaced, *view.current))
     return Decision("superseded" if retires else "stored", message if retires else STORED, retires=retires)
 
 
@@ -275,9 +283,11 @@ def _landed(view: _View) -> Decision:
     if view.many:
         return Decision("stored", STORED_MANY)
     future = view.start > view.known.now
-    own = [fact for fact in (*view.displaced, *view.current) if not future]
-    own += [fact for fact in view.coming if future and fact.valid_from == view.start]
-    retires = tuple(fact.commitment for fact in own if fact.client == view.known.client)
+    if future:
+        replaced = [fact for fact in view.coming if fact.valid_from == view.start]
+    else:
+        replaced = [*view.displaced, *view.current]
+    retires = _with_plans(view, [fact for fact in replaced if fact.client == view.known.client])
     conflicts = tuple(
         fact.commitment
         for fact in (*view.current, *view.coming)
@@ -294,23 +304,31 @@ def _landed(view: _View) -> Decision:
     return Decision("stored", STORED_FUTURE if future else STORED)
 
 
+def _with_plans(view: _View, replaced: Sequence[KnownFact]) -> tuple[bytes, ...]:
+    """What is replaced, and what the same clients wrote ahead that would bring the same value back."""
+    stated = {form for fact in replaced for form in value_forms(_stated(fact))} if view.coming else set()
+    clients = {fact.client for fact in replaced}
+    plans = [
+        fact
+        for fact in view.coming
+        if fact not in replaced
+        and fact.client in clients
+        and not stated.isdisjoint(value_forms(_stated(fact)))
+    ]
+    return tuple(fact.commitment for fact in (*replaced, *plans))
+
+
 def _holding(view: _View) -> tuple[KnownFact, ...]:
     """The facts that hold when the proposal begins: now, or later."""
     if view.start <= view.known.now:
         return view.current
-    begun = [fact for fact in (*view.current, *view.coming) if fact.valid_from <= view.start]
-    return tuple(
-        fact
-        for fact in begun
-        if (fact.valid_until is None or fact.valid_until > view.start) and not _is_displaced(fact, begun)
-    )
+    return _standing_at((*view.current, *view.displaced, *view.coming), view.start)[0]
 
 
 def _overlaps(view: _View, fact: KnownFact) -> bool:
     ends = view.proposal.valid_until
-    return (fact.valid_until is None or fact.valid_until > view.start) and (
-        ends is None or fact.valid_from < ends
-    )
+    begins_before = ends is None or fact.valid_from < ends
+    return begins_before and (fact.valid_until is None or fact.valid_until > view.start)
 
 
 def _has_ended(proposal: Proposal, now: int) -> bool:
@@ -322,4 +340,8 @@ def _says_the_same(proposal: Proposal, fact: KnownFact) -> bool:
         return canonical_text(proposal.text) == canonical_text(fact.text)
     if fact.value is None:
         return False
-    return proposal.value == fact.value or canonical_value(proposal.value) == canonical_value(fact.value)
+    return same_value(proposal.value, fact.value)
+
+
+def _stated(fact: KnownFact) -> str:
+    return fact.text if fact.value is None else fact.value

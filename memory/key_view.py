@@ -43,10 +43,14 @@ def key_now(view: Snapshot, tenant_id: int, key_tag: bytes, now: int) -> KeyView
 
 def fact_now(fact: FactRow, now: int) -> KeyView:
     """What a fact without a key says now."""
-    return _answered(timeline.fold([_cached_write(fact)]) if fact.status in STANDING else {}, (fact,), now, now)
+    return _answered(
+        timeline.fold([_cached_write(fact)]) if fact.status in STANDING else {}, (fact,), now, now
+    )
 
 
-def key_then(view: Snapshot, tenant_id: int, key_tag: bytes, as_of: int, as_recorded: int, now: int) -> KeyView:
+def key_then(
+    view: Snapshot, tenant_id: int, key_tag: bytes, as_of: int, as_recorded: int, now: int
+) -> KeyView:
     """What a key said about `as_of`, as far as it was recorded by `as_recorded`."""
     states = timeline.status_at(timeline_events(view.story_of_key(tenant_id, key_tag)), as_recorded)
     return _answered(states, view.facts_of_key(tenant_id, key_tag), as_of, min(now, as_recorded))
@@ -113,6 +117,8 @@ def _answered(states: Mapping[bytes, FactState], rows: Iterable[FactRow], as_of:
     answer = timeline.answer(states.values(), as_of, now)
     by_commitment = {row.commitment: row for row in rows}
     served = [
-        (by_commitment[state.commitment], state) for state in answer.served if state.commitment in by_commitment
+        (by_commitment[state.commitment], state)
+        for state in answer.served
+        if state.commitment in by_commitment
     ]
     return KeyView(tuple(served), answer.conflict, answer.content_erased)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from memory import canon, guard
+from memory import canon, guard, store_ledger
 from memory.key_view import STANDING
 from memory.rows import FactRow, LedgerHit, LedgerRow
 
@@ -23,23 +23,27 @@ def is_retired(view: Snapshot, scope: Scope, key_tag: bytes, value: str | None, 
     """Whether a key has moved on from a value."""
     if value is None:
         return False
-    return view.has_retired(scope.tenant_id, key_tag, _tags(scope, value), now)
+    tags = (scope.value_tag(form) for form in canon.value_forms(value))
+    return any(store_ledger.has_retired(view, scope.tenant_id, key_tag, tag, now) for tag in tags)
 
 
 def outlives_erasure(view: Snapshot, scope: Scope, key_tag: bytes, value: str | None) -> bool:
     """Whether a value is refused though the fact that had it is erased: then nothing of it may be stored again."""
-    return value is not None and view.retired_without_source(scope.tenant_id, key_tag, _tags(scope, value))
+    if value is None:
+        return False
+    tags = (scope.value_tag(form) for form in canon.value_forms(value))
+    return any(store_ledger.retired_without_source(view, scope.tenant_id, key_tag, tag) for tag in tags)
 
 
 def names_retired(view: Snapshot, scope: Scope, text: str, now: int) -> bool:
     """Whether a text without a key states a value that something it names has moved on from."""
-    counts = view.retired_word_counts(scope.tenant_id, scope.agent_tag)
+    counts = store_ledger.retired_word_counts(view, scope.tenant_id, scope.agent_tag)
     if not counts:
         return False
     return any(
         _is_about(view, scope, text, span, hit)
         for span in canon.spans(text, counts)
-        for hit in view.ledger_hits(scope.tenant_id, scope.value_tag(span), now)
+        for hit in store_ledger.ledger_hits(view, scope.tenant_id, scope.value_tag(span), now)
     )
 
 
@@ -52,30 +56,25 @@ def retire(txn: Txn, scope: Scope, facts: Iterable[FactRow], kept_value: str | N
         if kept_value is not None and canon.same_value(value, kept_value):
             continue
         subject = fact.content.get("subject")
-        for tag in _tags(scope, value):
-            txn.add_retired(
-                scope.tenant_id,
-                LedgerRow(
-                    agent_tag=scope.agent_tag,
-                    key_tag=fact.key_tag,
-                    subject_tag=None if subject is None else scope.subject_tag(subject),
-                    value_tag=tag,
-                    name_tags=tuple(sorted(scope.word_tag(word) for word in canon.key_words(key))),
-                    word_count=canon.value_word_count(value),
-                    canon_version=canon.VERSION,
-                    source_seq=fact.seq,
-                ),
+        name_tags = tuple(sorted(scope.word_tag(word) for word in canon.key_words(key)))
+        for form in canon.value_forms(value):
+            row = LedgerRow(
+                agent_tag=scope.agent_tag,
+                key_tag=fact.key_tag,
+                subject_tag=None if subject is None else scope.subject_tag(subject),
+                value_tag=scope.value_tag(form),
+                name_tags=name_tags,
+                word_count=canon.word_count(form),
+                canon_version=canon.VERSION,
+                source_seq=fact.seq,
             )
+            store_ledger.add_retired(txn, scope.tenant_id, row)
 
 
 def unretire(txn: Txn, scope: Scope, key_tag: bytes, value: str | None) -> None:
     """Takes a value out again that was reaffirmed for its key."""
-    if value is not None:
-        txn.drop_retired(scope.tenant_id, key_tag, _tags(scope, value))
-
-
-def _tags(scope: Scope, value: str) -> tuple[bytes, ...]:
-    return (scope.value_tag(canon.canonical_value(value)),)
+    for form in () if value is None else canon.value_forms(value):
+        store_ledger.drop_retired(txn, scope.tenant_id, key_tag, scope.value_tag(form))
 
 
 def _is_about(view: Snapshot, scope: Scope, text: str, span: canon.Canonical, hit: LedgerHit) -> bool:

@@ -19,7 +19,7 @@ LIMITS: Final[Mapping[str, str]] = {
     "client_unauthenticated": "The name of the client is its own word.",
     "agent_asserted": "Tenant and agent were set by the environment of the process; nobody proved who they are.",
     "agent_authenticated": "The caller proved who it is to this store; a third party has the store's word for it.",
-    "no_source": "No source was given.",
+    "no_source": "No source was given for it: nothing beyond the caller stands behind it.",
     "value_inferred": "No value was given: what is served as the current value is the text.",
     "declared_valid_time": "Since when, or until when, it holds is what the caller declared.",
     "content_erased": "Content was erased: what the statement, or the one that replaced it, said can't be shown.",

@@ -69,9 +69,7 @@ class _Read:
         times = self.times
         if times.is_now:
             return key_now(self.view, self.scope.tenant_id, key_tag, times.now)
-        return key_then(
-            self.view, self.scope.tenant_id, key_tag, times.as_of, times.as_recorded, times.now
-        )
+        return key_then(self.view, self.scope.tenant_id, key_tag, times.as_of, times.as_recorded, times.now)
 
     def fact(self, fact: FactRow) -> KeyView:
         """What a fact without a key says at these times."""
@@ -200,9 +198,7 @@ def review(parts: Parts, principal: Principal) -> Answer:
         rows = () if scope is None else view.waiting(scope.tenant_id, scope.agent_tag, _MAX_REVIEW)
         links = view.links(row.seq for row in rows)
     return {
-        "facts": [
-            fact_shape(row, states) | {"reason": links[row.seq].details.get("reason")} for row in rows
-        ],
+        "facts": [fact_shape(row, states) | {"reason": links[row.seq].details.get("reason")} for row in rows],
         "scope": scope_shape(principal),
     }
 

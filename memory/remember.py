@@ -75,8 +75,8 @@ def remember(parts: Parts, principal: Principal, arguments: Mapping[str, Any]) -
     require(principal, "memory:write")
     wait = edge.check_wait(arguments.get("wait"))
     _check_reaffirm(principal, arguments)
-    # Bad input is answered before anybody waits for the lock; times are read again against the stamp.
-    edge.make_proposal(parts.clock(), arguments)
+    # Bad input is answered before anybody waits for the lock.
+    proposal = edge.make_proposal(parts.clock(), arguments)
     idempotency_key = arguments.get("idempotency_key")
     if idempotency_key is not None:
         edge.check_idempotency_key(idempotency_key)
@@ -84,11 +84,15 @@ def remember(parts: Parts, principal: Principal, arguments: Mapping[str, Any]) -
         tenant = txn.make_tenant(principal.tenant, parts.vault.index_tag("tenant", principal.tenant))
         scope = make_scope(parts.vault, tenant, principal.agent)
         now = txn.stamp(parts.clock())
+        if proposal.valid_from is not None or proposal.valid_until is not None:
+            # "now" is the time of the stamp, which may lie behind a clock that has gone back.
+            proposal = edge.make_proposal(now, arguments)
+        write = _open(parts, principal, txn, scope, now, proposal)
         if idempotency_key is None:
-            written = _write(_open(parts, principal, txn, scope, now, arguments), arguments)
+            written = _write(write, arguments.get("reaffirm"))
         else:
             request = requests.make_request(scope, principal, idempotency_key, arguments)
-            written = _write_once(parts, principal, txn, scope, now, arguments, request)
+            written = _write_once(write, request, arguments.get("reaffirm"))
     answer, entry_index = written.answer, written.entry_index
     if wait is not None:
         answer["waited"] = _wait(parts)
@@ -122,46 +126,32 @@ def _check_reaffirm(principal: Principal, arguments: Mapping[str, Any]) -> None:
         raise MalformedError("expected the key and the value of the refused write with reaffirm")
 
 
-def _write_once(
-    parts: Parts,
-    principal: Principal,
-    txn: Txn,
-    scope: Scope,
-    now: int,
-    arguments: Mapping[str, Any],
-    request: requests.Request,
-) -> _Written:
+def _write_once(write: _Write, request: requests.Request, token: str | None) -> _Written:
     """The write, or what the same request came to before."""
-    found = requests.replay(txn.view, scope, request)
+    found = requests.replay(write.txn.view, write.scope, request)
     if found is None:
-        written = _write(_open(parts, principal, txn, scope, now, arguments), arguments)
-        requests.note(txn, scope, request, written.answer, written.seq)
+        written = _write(write, token)
+        requests.note(write.txn, write.scope, request, written.answer, written.seq)
         return written
     kept, made = found
-    key = arguments.get("key")
-    current = None if key is None else _current(txn, principal, scope, scope.key_tag(key), now)
-    answer = {**kept, "key": key, "current": current, "reaffirm": None}
+    answer = {**kept, "key": write.proposal.key, "current": _current(write), "reaffirm": None}
     return _Written(answer, made.seq, made.entry_index)
 
 
-def _open(
-    parts: Parts, principal: Principal, txn: Txn, scope: Scope, now: int, arguments: Mapping[str, Any]
-) -> _Write:
-    proposal = edge.make_proposal(now, arguments)
+def _open(parts: Parts, principal: Principal, txn: Txn, scope: Scope, now: int, proposal: Proposal) -> _Write:
     key_tag = None if proposal.key is None else scope.key_tag(proposal.key)
     text_tag = scope.text_tag(proposal.text)
-    # What speaks of the past is compared with what is known of the past.
-    dated = proposal.valid_from is not None or proposal.valid_until is not None
-    statuses: tuple[Status, ...] = (*STANDING, "history") if dated else STANDING
     if key_tag is None:
         facts = txn.view.facts_of_text(scope.tenant_id, text_tag, STANDING)
     else:
+        # What speaks of the past is compared with what is known of the past.
+        dated = proposal.valid_from is not None or proposal.valid_until is not None
+        statuses: tuple[Status, ...] = (*STANDING, "history") if dated else STANDING
         facts = txn.view.facts_of_key(scope.tenant_id, key_tag, statuses)
     return _Write(parts, principal, txn, scope, now, proposal, key_tag, text_tag, facts)
 
 
-def _write(write: _Write, arguments: Mapping[str, Any]) -> _Written:
-    token = arguments.get("reaffirm")
+def _write(write: _Write, token: str | None) -> _Written:
     lifted = None
     if token is not None:
         lifted = requests.redeem_token(
@@ -322,9 +312,6 @@ def _outlives_erasure(write: _Write) -> bool:
 
 
 def _answer(write: _Write, decision: Decision, commitment: bytes) -> Answer:
-    current = None
-    if write.key_tag is not None:
-        current = _current(write.txn, write.principal, write.scope, write.key_tag, write.now)
     return {
         "outcome": decision.outcome,
         "reason": decision.reason,
@@ -333,15 +320,32 @@ def _answer(write: _Write, decision: Decision, commitment: bytes) -> Answer:
         "key": write.proposal.key,
         "retired": [fact_id(retired) for retired in decision.retires],
         "conflict_with": [fact_id(other) for other in decision.conflicts],
-        "current": current,
+        "current": _current_after(write, decision, commitment),
         "reaffirm": None,
     }
 
 
-def _current(txn: Txn, principal: Principal, scope: Scope, key_tag: bytes, now: int) -> Answer | None:
-    if "memory:read" not in principal.scopes:
+def _current_after(write: _Write, decision: Decision, commitment: bytes) -> Answer | None:
+    """What the key says now. A write that took the place of all there was is that itself."""
+    proposal = write.proposal
+    alone = decision.outcome in ("stored", "superseded") and len(decision.retires) == len(write.facts)
+    begun = proposal.valid_from is None or proposal.valid_from <= write.now
+    if write.key_tag is None or not (alone and begun and not proposal.many and _may_read(write)):
+        return _current(write)
+    return {
+        "id": fact_id(commitment),
+        "value": proposal.text if proposal.value is None else proposal.value,
+    }
+
+
+def _current(write: _Write) -> Answer | None:
+    if write.key_tag is None or not _may_read(write):
         return None
-    return current_shape(key_now(txn.view, scope.tenant_id, key_tag, now))
+    return current_shape(key_now(write.txn.view, write.scope.tenant_id, write.key_tag, write.now))
+
+
+def _may_read(write: _Write) -> bool:
+    return "memory:read" in write.principal.scopes
 
 
 def _wait(parts: Parts) -> str:

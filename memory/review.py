@@ -1,19 +1,19 @@
 """Acts on what is there: retract, resolve, confirm, discard, reaffirm. Each is a statement of its own.
 
-What an act does to a fact follows from the statement (the fold); what it does to the ledger and to conflicts is
-done here, in the same transaction.
+What an act does to a fact follows from the statement (the fold); what it does to the ledger, to conflicts and
+to the word index is done here, in the same transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from memory import edge, guard, ledger
 from memory.answers import Answer, receipts
 from memory.key_view import STANDING
-from memory.model import MAX_NAME_CHARACTERS, Known, Principal, Proposal, fact_id, parse_fact_id
+from memory.model import Known, Principal, Proposal, parse_fact_id
 from memory.principal import require
 from memory.remember import close_settled_conflict, known_fact
 from memory.scope import Scope, open_scope
@@ -24,3 +24,230 @@ if TYPE_CHECKING:
     from memory.parts import Parts
     from memory.rows import EventRow, FactRow
     from memory.store_write import Txn
+
+_RETRACTABLE: Final = ("active", "conflict", "history")
+
+
+@dataclass(frozen=True)
+class _Act:
+    """An act under way: by whom, in which scope and transaction."""
+
+    parts: Parts
+    principal: Principal
+    txn: Txn
+    scope: Scope
+    now: int
+
+    def state(self, kind: str, acts: Mapping[str, Sequence[bytes]], reason: str | None = None) -> EventRow:
+        """The statement of the act. A reason in free text is content, and can be erased."""
+        principal = self.principal
+        content = {
+            "tenant": principal.tenant,
+            "agent": principal.agent,
+            "client": principal.client,
+            "recorded_at": self.now,
+            "reason": reason,
+        }
+        return self.txn.add_event(self.scope.tenant, kind, content, sign=self.parts.sign_entry, acts=acts)
+
+    def key_facts(self, fact: FactRow) -> tuple[FactRow, ...]:
+        """The other facts of a fact's key that a read could serve now."""
+        if fact.key_tag is None:
+            return ()
+        found = self.txn.view.facts_of_key(self.scope.tenant_id, fact.key_tag, STANDING)
+        return tuple(other for other in found if other.seq != fact.seq)
+
+    def answer(self, fact: FactRow, status: str, made: EventRow) -> Answer:
+        """What an act answers: the fact, its new status, and the receipt of the act."""
+        receipt = receipts(self.parts).shape(made.entry_index)
+        return {"id": fact.id, "status": status, "statement": made.id, "receipt": receipt}
+
+
+def retract(parts: Parts, principal: Principal, reference: object) -> Answer:
+    """A fact is no longer true, and nothing stands in its place."""
+    require(principal, "memory:write")
+    commitment = _parse_id(reference)
+    with parts.store.write() as txn:
+        act = _open(parts, principal, txn)
+        fact = _fact(act, commitment)
+        if fact.status not in _RETRACTABLE:
+            raise _not_in_state("retract", "is current", fact.status)
+        others = [other for other in act.key_facts(fact) if other.status == "conflict"]
+        # The one that remains of two is no longer disputed.
+        survivors = others if fact.status == "conflict" and len(others) == 1 else []
+        keeps = [other.commitment for other in survivors]
+        made = act.state("retract", {"retracts": [fact.commitment], "keeps": keeps})
+        if fact.status != "history":
+            ledger.retire(txn, act.scope, [fact], None)
+        _close_conflict(act, [fact], made)
+        return act.answer(fact, "retracted", made)
+
+
+def resolve(parts: Parts, principal: Principal, conflict: object, keep: object) -> Answer:
+    """One fact of a conflict holds; the others are superseded by this decision."""
+    require(principal, "memory:review")
+    opened, kept_id = _parse_id(conflict), _parse_id(keep)
+    with parts.store.write() as txn:
+        act = _open(parts, principal, txn)
+        seq = txn.view.seq_of(act.scope.tenant_id, opened)
+        row = None if seq is None else txn.view.conflict(act.scope.tenant_id, act.scope.agent_tag, seq)
+        if row is None:
+            raise MalformedError("expected the id of a conflict in this scope", code="unknown_id")
+        if row.closed_by is not None:
+            raise RefusedError("this conflict is settled already", code="not_open")
+        facts = txn.view.facts_of_key(act.scope.tenant_id, row.key_tag, ("conflict",))
+        kept = next((fact for fact in facts if fact.commitment[:16] == kept_id), None)
+        if kept is None:
+            raise MalformedError("expected keep to be the id of one of the facts in conflict")
+        others = [fact for fact in facts if fact is not kept]
+        made = act.state(
+            "resolve", {"keeps": [kept.commitment], "retires": [fact.commitment for fact in others]}
+        )
+        ledger.retire(txn, act.scope, others, kept.content.get("value"))
+        txn.close_conflict(act.scope.tenant_id, row.key_tag, made.seq)
+        return act.answer(kept, "active", made)
+
+
+def confirm(parts: Parts, principal: Principal, reference: object) -> Answer:
+    """A held fact is served from now on; what it replaces of its key is superseded."""
+    require(principal, "memory:review")
+    commitment = _parse_id(reference)
+    with parts.store.write() as txn:
+        act = _open(parts, principal, txn)
+        fact = _fact(act, commitment)
+        if fact.status != "held":
+            raise _not_in_state("confirm", "is held", fact.status)
+        admission = _admit(act, fact, lifted=None)
+        made = act.state("confirm", {"confirms": [fact.commitment], "retires": admission.retires})
+        _let_through(act, admission, made)
+        return act.answer(fact, "active", made)
+
+
+def discard(parts: Parts, principal: Principal, reference: object) -> Answer:
+    """A held or refused write is dropped: it waits for nobody and is served to nobody."""
+    require(principal, "memory:review")
+    commitment = _parse_id(reference)
+    with parts.store.write() as txn:
+        act = _open(parts, principal, txn)
+        fact = _fact(act, commitment)
+        if fact.status not in ("held", "refused"):
+            raise _not_in_state("discard", "is held or refused", fact.status)
+        made = act.state("discard", {"discards": [fact.commitment]})
+        return act.answer(fact, "discarded", made)
+
+
+def reaffirm(parts: Parts, principal: Principal, reference: object, reason: object) -> Answer:
+    """A refused value holds again: the refused write takes the place of what its key says now."""
+    require(principal, "memory:reaffirm")
+    why = edge.check_text(reason, "reason", edge.MAX_REASON_BYTES)
+    commitment = _parse_id(reference)
+    with parts.store.write() as txn:
+        act = _open(parts, principal, txn)
+        fact = _fact(act, commitment)
+        code = txn.view.links([fact.seq])[fact.seq].details.get("reason")
+        if fact.status != "refused" or code != "echo":
+            raise _not_in_state("reaffirm", "was refused as an echo", fact.status)
+        if any(done.act == "lifts" for done in txn.view.acts_on(act.scope.tenant_id, fact.seq)):
+            raise RefusedError("this refusal is lifted already", code="not_open")
+        if "redacted" in fact.content.get("flags", ()):
+            raise RefusedError("the value of this refusal was erased and not kept", code="erased")
+        admission = _admit(act, fact, lifted=fact.commitment)
+        made = act.state("reaffirm", {"lifts": [fact.commitment], "retires": admission.retires}, reason=why)
+        assert fact.key_tag is not None
+        ledger.unretire(txn, act.scope, fact.key_tag, fact.content.get("value"))
+        _let_through(act, admission, made)
+        return act.answer(fact, "active", made)
+
+
+@dataclass(frozen=True)
+class _Admission:
+    """A withheld fact that may be let through, and the facts that it then replaces."""
+
+    fact: FactRow
+    replaced: tuple[FactRow, ...]
+
+    @property
+    def retires(self) -> tuple[bytes, ...]:
+        """The commitments of what it replaces."""
+        return tuple(fact.commitment for fact in self.replaced)
+
+
+def _admit(act: _Act, fact: FactRow, lifted: bytes | None) -> _Admission:
+    """The withheld fact, judged again on what its key says now; RefusedError if it may not be served."""
+    content = fact.content
+    flags = content.get("flags", ())
+    proposal = Proposal(
+        text=content["text"],
+        key=content.get("key"),
+        value=content.get("value"),
+        subject=content.get("subject"),
+        valid_from=fact.valid_from if "valid_from_declared" in flags else None,
+        valid_until=fact.valid_until,
+        many="many" in flags,
+    )
+    standing = act.key_facts(fact)
+    retired = fact.key_tag is not None and ledger.is_retired(
+        act.txn.view, act.scope, fact.key_tag, proposal.value, act.now
+    )
+    known = Known(
+        now=act.now,
+        client=content["client"],
+        facts=tuple(known_fact(other) for other in standing),
+        value_retired=retired,
+        lifted=lifted,
+    )
+    decision = guard.decide_confirmed(proposal, known)
+    if decision.outcome == "refused":
+        raise RefusedError(decision.message, code=str(decision.reason))
+    if decision.outcome == "agreed":
+        raise RefusedError("a record says the same already; discard this one", code="agreed")
+    return _Admission(fact, tuple(other for other in standing if other.commitment in decision.retires))
+
+
+def _let_through(act: _Act, admission: _Admission, made: EventRow) -> None:
+    """What follows once a withheld fact is served: it is found by words, and what it replaced is retired."""
+    fact = admission.fact
+    act.txn.index_fact(fact.seq, make_document(scope_token(act.scope.agent_tag), fact.content))
+    ledger.retire(act.txn, act.scope, admission.replaced, fact.content.get("value"))
+    _close_conflict(act, admission.replaced, made)
+
+
+def _close_conflict(act: _Act, ended: Sequence[FactRow], made: EventRow) -> None:
+    for key_tag in {fact.key_tag for fact in ended if fact.status == "conflict" and fact.key_tag is not None}:
+        close_settled_conflict(act.txn, act.scope, key_tag, made)
+
+
+def _open(parts: Parts, principal: Principal, txn: Txn) -> _Act:
+    scope = open_scope(txn.view, parts.vault, principal)
+    if scope is None:
+        raise _unknown()
+    return _Act(parts, principal, txn, scope, txn.stamp(parts.clock()))
+
+
+def _fact(act: _Act, commitment: bytes) -> FactRow:
+    """The fact of the caller's scope that an id stands for."""
+    fact = act.txn.view.fact(act.scope.tenant_id, act.scope.agent_tag, commitment)
+    if fact is not None:
+        return fact
+    made = act.txn.view.event(act.scope.tenant_id, commitment)
+    if made is not None and made.content is None:
+        raise RefusedError("this fact has been erased", code="erased")
+    raise _unknown()
+
+
+def _parse_id(reference: object) -> bytes:
+    if not isinstance(reference, str):
+        raise MalformedError("expected an id of 26 lower-case base32 characters")
+    return parse_fact_id(reference.strip())
+
+
+def _unknown() -> MalformedError:
+    return MalformedError(
+        "expected the id of a fact in this scope; it has none with this id", code="unknown_id"
+    )
+
+
+def _not_in_state(what: str, expected: str, status: str) -> RefusedError:
+    return RefusedError(
+        f"expected a fact to {what} that {expected}; this one is {status}", code="wrong_status", status=status
+    )

@@ -13,11 +13,9 @@ from memory.rows import (
     EventRow,
     FactRow,
     IdempotencyRow,
-    LedgerHit,
     OutboxRow,
     TenantRow,
 )
-from memory.vault import WORD_TAG_BYTES
 from tlog.errors import MalformedError
 
 if TYPE_CHECKING:
@@ -232,7 +230,9 @@ class Snapshot:
         )
         return tuple(_fact(row) for row in rows)
 
-    def facts_of_text(self, tenant_id: int, text_tag: bytes, statuses: Sequence[Status]) -> tuple[FactRow, ...]:
+    def facts_of_text(
+        self, tenant_id: int, text_tag: bytes, statuses: Sequence[Status]
+    ) -> tuple[FactRow, ...]:
         """The facts of a scope that say the same in so many words, of some statuses."""
         rows = self.rows(
             f"{_FACT} WHERE f.tenant = ? AND f.text_tag = ? AND f.status IN ({_marks(statuses)}) ORDER BY f.seq",
@@ -244,7 +244,9 @@ class Snapshot:
 
     def has_lost_ends(self, tenant_id: int, key_tag: bytes) -> bool:
         """Whether a fact of a key was ended by a statement which is erased since."""
-        row = self.one("SELECT 1 FROM facts WHERE tenant = ? AND key_tag = ? AND end_erased LIMIT 1", tenant_id, key_tag)
+        row = self.one(
+            "SELECT 1 FROM facts WHERE tenant = ? AND key_tag = ? AND end_erased LIMIT 1", tenant_id, key_tag
+        )
         return row is not None
 
     def story_of_key(self, tenant_id: int, key_tag: bytes) -> tuple[EventRow, ...]:
@@ -289,62 +291,18 @@ class Snapshot:
         )
         return tuple((row[0], row[1]) for row in rows), rows[0][2] if rows else 0
 
-    # The value ledger
-
-    def has_retired(self, tenant_id: int, key_tag: bytes, value_tags: Sequence[bytes], now: int) -> bool:
-        """Whether the ledger holds one of these value tags for a key."""
-        return any(
-            self.one(
-                """SELECT 1 FROM ledger WHERE tenant = ? AND key_tag = ? AND value_tag = ?
-                   AND (expires_at IS NULL OR expires_at > ?)""",
-                tenant_id,
-                key_tag,
-                tag,
-                now,
-            )
-            for tag in value_tags
-        )
-
-    def retired_without_source(self, tenant_id: int, key_tag: bytes, value_tags: Sequence[bytes]) -> bool:
-        """Whether one of these value tags outlives the erasure of the fact that it was tagged for."""
-        return any(
-            self.one(
-                """SELECT 1 FROM ledger
-                   WHERE tenant = ? AND key_tag = ? AND value_tag = ? AND source IS NULL""",
-                tenant_id,
-                key_tag,
-                tag,
-            )
-            for tag in value_tags
-        )
-
-    def retired_word_counts(self, tenant_id: int, agent_tag: bytes) -> tuple[int, ...]:
-        """The different numbers of words that retired values of a scope have."""
-        counts: list[int] = []
-        while True:
-            row = self.one(
-                """SELECT word_count FROM ledger WHERE tenant = ? AND agent_tag = ? AND word_count > ?
-                   ORDER BY word_count LIMIT 1""",
-                tenant_id,
-                agent_tag,
-                counts[-1] if counts else -1,
-            )
-            if row is None:
-                return tuple(counts)
-            counts.append(row[0])
-
-    def ledger_hits(self, tenant_id: int, value_tag: bytes, now: int) -> tuple[LedgerHit, ...]:
-        """The keys of a scope that retired this value."""
-        rows = self.rows(
-            """SELECT key_tag, name_tags FROM ledger WHERE tenant = ? AND value_tag = ?
-               AND (expires_at IS NULL OR expires_at > ?)""",
-            tenant_id,
-            value_tag,
-            now,
-        )
-        return tuple(LedgerHit(key_tag, _split(tags)) for key_tag, tags in rows)
-
     # Conflicts, idempotency, erasures
+
+    def conflict(self, tenant_id: int, agent_tag: bytes, seq: int) -> ConflictRow | None:
+        """The disagreement of a scope that a statement opened."""
+        row = self.one(
+            """SELECT c.seq, e.commitment, c.key_tag, c.closed_by FROM conflicts c CROSS JOIN events e ON e.seq = c.seq
+               WHERE c.seq = ? AND c.tenant = ? AND c.agent_tag = ?""",
+            seq,
+            tenant_id,
+            agent_tag,
+        )
+        return None if row is None else ConflictRow(*row)
 
     def open_conflict(self, tenant_id: int, key_tag: bytes) -> ConflictRow | None:
         """The disagreement about a key that is not settled yet."""
@@ -411,10 +369,6 @@ def _fact(row: tuple[Any, ...]) -> FactRow:
 
 def _recorded_at(content: bytes | None) -> int | None:
     return None if content is None else decode_content(content).get(RECORDED_AT)
-
-
-def _split(tags: bytes) -> tuple[bytes, ...]:
-    return tuple(tags[at : at + WORD_TAG_BYTES] for at in range(0, len(tags), WORD_TAG_BYTES))
 
 
 def _marks(values: Sequence[object]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from memory import event
-from memory.rows import EventRow, LedgerRow, TenantRow, TokenRow
+from memory.rows import EventRow, TenantRow, TokenRow
 from memory.store_read import RECORDED_AT, Snapshot
 from memory.vault import new_number, new_salt
 from tlog.errors import MalformedError, VerificationError
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 SignEntry = Callable[[bytes], bytes]
 """The signed entry that states a commitment C."""
 
-# What becomes of a fact that a statement acts on. `lifts` revives a refusal only when a person reaffirms it:
-# a write that redeems a token stands in its place, and the refusal stays one.
+# What becomes of a fact that a statement acts on, in the order of the fold (memory.timeline). `lifts` revives a
+# refusal only when a person reaffirms it: a write that redeems a token stands in its place, the refusal stays.
 _STATUS_AFTER: Final[Mapping[str, Status]] = {
+    "conflicts": "conflict",
+    "confirms": "active",
+    "keeps": "active",
+    "lifts": "active",
+    "discards": "discarded",
     "retires": "superseded",
     "retracts": "retracted",
-    "confirms": "active",
-    "discards": "discarded",
-    "keeps": "active",
-    "conflicts": "conflict",
 }
 _ENDS: Final = frozenset({"retires", "retracts"})
 _STARTS: Final = frozenset({"confirms", "lifts"})
@@ -161,18 +162,22 @@ class Txn:
     def _apply(
         self, made: EventRow, kind: str, acts: Mapping[str, Sequence[bytes]], recorded_at: int
     ) -> None:
-        for act, targets in acts.items():
-            for target in targets:
-                target_seq = self.view.seq_of(made.tenant_id, target)
-                if target_seq is None or target_seq >= made.seq:
-                    raise MalformedError("expected an act to name an earlier statement of its tenant")
-                self.connection.execute(
-                    "INSERT INTO acts (tenant, target, seq, act) VALUES (?, ?, ?, ?)",
-                    (made.tenant_id, target_seq, made.seq, act),
-                )
-                status = "active" if act == "lifts" and kind == "reaffirm" else _STATUS_AFTER.get(act)
-                if status is not None:
-                    self._set_status(made, act, target_seq, status, recorded_at)
+        reached = [(act, self._target(made, target)) for act, targets in acts.items() for target in targets]
+        for act, seq in reached:
+            self.connection.execute(
+                "INSERT INTO acts (tenant, target, seq, act) VALUES (?, ?, ?, ?)",
+                (made.tenant_id, seq, made.seq, act),
+            )
+        for act, status in _STATUS_AFTER.items():
+            if act != "lifts" or kind == "reaffirm":
+                for seq in [seq for name, seq in reached if name == act]:
+                    self._set_status(made, act, seq, status, recorded_at)
+
+    def _target(self, made: EventRow, commitment: bytes) -> int:
+        seq = self.view.seq_of(made.tenant_id, commitment)
+        if seq is None or seq >= made.seq:
+            raise MalformedError("expected an act to name an earlier statement of its tenant")
+        return seq
 
     def _set_status(self, made: EventRow, act: str, seq: int, status: Status, recorded_at: int) -> None:
         ended = (recorded_at, made.seq) if act in _ENDS else (None, None)
@@ -226,37 +231,6 @@ class Txn:
             "INSERT INTO search (rowid, scope, key, value, body, grams) VALUES (?, ?, ?, ?, ?, ?)",
             (seq, *document.columns),
         )
-
-    # The value ledger
-
-    def add_retired(self, tenant_id: int, row: LedgerRow) -> None:
-        """Notes a retired value; one that is there already takes the newer source and no longer expires."""
-        self.connection.execute(
-            """INSERT INTO ledger (tenant, agent_tag, key_tag, subject_tag, value_tag, name_tags, word_count,
-                                   canon_version, source)
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-               ON CONFLICT (tenant, key_tag, value_tag) DO UPDATE
-               SET source = excluded.source, subject_tag = excluded.subject_tag, expires_at = NULL""",
-            (
-                tenant_id,
-                row.agent_tag,
-                row.key_tag,
-                row.subject_tag,
-                row.value_tag,
-                b"".join(row.name_tags),
-                row.word_count,
-                row.canon_version,
-                row.source_seq,
-            ),
-        )
-
-    def drop_retired(self, tenant_id: int, key_tag: bytes, value_tags: Iterable[bytes]) -> None:
-        """Takes values out of the ledger that a reaffirmation made current again."""
-        for tag in value_tags:
-            self.connection.execute(
-                "DELETE FROM ledger WHERE tenant = ? AND key_tag = ? AND value_tag = ?",
-                (tenant_id, key_tag, tag),
-            )
 
     # Conflicts
 

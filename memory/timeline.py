@@ -62,6 +62,8 @@ class FactState:
     replaced_at: int | None = None
     replaced_by: int | None = None
     """seq of the statement that retired or retracted it"""
+    followed_by: bytes | None = None
+    """the fact in its place"""
     end_erased: bool = False
     """What replaced it is erased, so nobody can tell when it ended: it is never served."""
 

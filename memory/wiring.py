@@ -64,6 +64,7 @@ class Home:
         self.guard = guard
         self.clock = clock
         self.files = DirectoryStorage(path)
+        self.cosign_of: Callable[[Policy], CosignFunction] = _cosign_when_asked
         self._opening = threading.RLock()
 
     def __enter__(self) -> Home:
@@ -145,7 +146,7 @@ class Home:
             DirectoryStorage(self.path / PRIVATE_LOG),
             self.config.origin,
             (self.log_signer(),),
-            cosign=_cosign_when_asked(policy) if policy.witnesses else None,
+            cosign=self.cosign_of(policy) if policy.witnesses else None,
             policy=policy,
             clock=lambda: self.clock() // 1_000_000,
         )

@@ -192,8 +192,8 @@ class Log:
         found = self._find(state, identities)
         added: dict[bytes, bytes] = {}
         for identity, entry in zip(identities, entries, strict=True):
-            if identity not in found and identity not in added:
-                added[identity] = entry
+            if identity not in found:
+                added.setdefault(identity, entry)
         if added:
             found.update(zip(added, range(state.head.size, state.head.size + len(added)), strict=True))
             state = self._commit(state, list(added.values()))

@@ -17,7 +17,7 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -198,18 +198,15 @@ class DirectoryStorage:
                     os.unlink(entry.path)
 
     def _make_folder(self, folder: Path) -> None:
-        """Makes the folder with all above it, and all their entries durable, up to the storage's own."""
+        """Makes the folder with what is missing above it; its entry, and those up to our own, made durable."""
         if folder in self._durable_folders:
             return
-        if folder == self.folder:
-            made = not folder.exists()
-            folder.mkdir(mode=self._folder_mode, parents=True, exist_ok=True)
-            if made:
-                self._flush_folders({folder.parent})
-        else:
+        if (folder.is_relative_to(self.folder) and folder != self.folder) or not folder.parent.exists():
             self._make_folder(folder.parent)
-            folder.mkdir(mode=self._folder_mode, exist_ok=True)
-            # Also if it stood already: whoever made it may have died before this.
+        folder.mkdir(mode=self._folder_mode, exist_ok=True)
+        # Also if it stood already: whoever made it may have died before this. What is above our own folder
+        # may be closed to us, and then is not ours to make durable.
+        with suppress(PermissionError) if folder == self.folder else nullcontext():
             self._flush_folders({folder.parent})
         self._durable_folders.add(folder)
 

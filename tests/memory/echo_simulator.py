@@ -31,14 +31,16 @@ class Ledger:
     values: dict[tuple[str, canon.Canonical], tuple[int, frozenset[str]]] = field(default_factory=dict)
 
     def add(self, key: str, value: str) -> None:
-        row = (canon.value_word_count(value), canon.key_words(key))
-        self.values[canon.canonical_key(key), canon.canonical_value(value)] = row
+        for form in canon.value_forms(value):
+            row = (canon.word_count(form), canon.key_words(key))
+            self.values[canon.canonical_key(key), form] = row
 
     def drop(self, key: str, value: str) -> None:
-        self.values.pop((canon.canonical_key(key), canon.canonical_value(value)), None)
+        for form in canon.value_forms(value):
+            self.values.pop((canon.canonical_key(key), form), None)
 
     def holds(self, key: str, value: str) -> bool:
-        return (canon.canonical_key(key), canon.canonical_value(value)) in self.values
+        return any((canon.canonical_key(key), form) in self.values for form in canon.value_forms(value))
 
 
 @dataclass
@@ -196,11 +198,12 @@ class Simulator:
         rows = self.ledgers[scope].values
         stated = set(canon.spans(text, {count for count, _ in rows.values()}))
         for (key, value), (_, words) in rows.items():
-            if value in stated:
-                active = [(fact.text, fact.value) for fact in self._facts(scope, key)]
-                if guard.states(text, value, words, active):
-                    return True
+            if value in stated and guard.states(text, value, words, self._active(scope, key)):
+                return True
         return False
+
+    def _active(self, scope: Scope, key: str) -> list[tuple[str, str | None]]:
+        return [(fact.text, fact.value) for fact in self._facts(scope, key)]
 
     def _record(
         self, scope: Scope, client: str, proposal: Proposal, decision: Decision, known: Known

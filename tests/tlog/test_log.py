@@ -496,7 +496,7 @@ def test_lines_that_do_not_hold_are_left_out(storages: Storages) -> None:
         good = cosign(note, prove, previous, deadline)
         broken = replace(good[0], signature=good[0].signature[:-1] + b"\0")
         zero = WITNESSES[1].cosign(parse_note(note).text, 0)
-        return (broken, zero, witness(3).cosign(parse_note(note).text, 5), *good, good[0])
+        return (broken, witness(3).cosign(parse_note(note).text, 5), *good, good[0], broken, zero)
 
     log = open_raw(storages, replace(SETTINGS, cosign=with_rubbish, policy=POLICY))
     log.append(entries(0, 5))
@@ -588,12 +588,12 @@ def test_known_heads_are_asked_once_an_opening(storages: Storages) -> None:
     assert len(asked) == 1
 
 
-@pytest.mark.parametrize("lost", ["head", "integrated"])
-def test_a_state_that_lost_a_file_is_not_taken_for_a_new_log(storages: Storages, lost: str) -> None:
+@pytest.mark.parametrize("lost", ["head", "integrated", ""])
+def test_a_state_that_lost_files_is_not_taken_for_a_new_log(storages: Storages, lost: str) -> None:
     log = open_raw(storages)
     log.append(entries(0, 5))
     log.publish(5)
-    log.private.remove([lost])
+    log.private.remove(log.private.names(lost))
     with pytest.raises(VerificationError):
         open_raw(storages)
 
@@ -672,7 +672,10 @@ def test_a_lost_or_foreign_index_is_made_again(tmp_path: Path) -> None:
     other.append([b"other-%d" % number for number in range(300)])
     other.close()
     path.write_bytes((tmp_path / "state2" / FILE).read_bytes())
-    assert fresh().append([b"other-7", entry(8)]) == (300, 8)
+    log = fresh()
+    assert log.append([entry(8)]) == (8,)
+    assert log.append([b"other-7"]) == (300,)
+    log.close()
 
 
 def test_an_index_ahead_of_the_log_is_made_again(tmp_path: Path) -> None:
@@ -681,6 +684,15 @@ def test_an_index_ahead_of_the_log_is_made_again(tmp_path: Path) -> None:
     index.close()
     log = open_raw((DirectoryStorage(tmp_path / "log"), DirectoryStorage(tmp_path / "state")))
     assert log.append([entry(8), entry(7)]) == (0, 1)
+    log.close()
+
+
+def test_an_index_that_names_the_wrong_entry_is_not_believed(tmp_path: Path) -> None:
+    log = open_raw((DirectoryStorage(tmp_path / "log"), DirectoryStorage(tmp_path / "state")))
+    log.append(entries(0, 9))
+    log._index.clear()
+    log._index.add([sha256(entry(number)).digest() for number in reversed(range(9))], log.head())
+    assert log.append([entry(2), entry(7)]) == (2, 7)
     log.close()
 
 
