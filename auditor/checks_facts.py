@@ -64,7 +64,6 @@ def check_facts(rows: StoreRows, statements: Sequence[Statement], folded: Fold) 
     findings += _check_tags(facts.values(), writes)
     by_seq = {statement.row.seq: statement for statement in statements}
     findings += _check_lost_ends(rows.facts, statements, by_seq)
-    findings += _check_conflicts(rows)
     checked = Note("facts", "facts compared with an own fold of the statements", len(facts))
     not_checked = Note(
         "tags",
@@ -127,24 +126,6 @@ def _replaced_by_what_is_there(ender: Statement, contents: set[bytes]) -> bool:
     """Whether everything that a statement put in place of what it ended still has its content."""
     acts = {} if ender.link is None else ender.link.acts
     return all(target in contents for act in ("confirms", "keeps", "lifts") for target in acts.get(act, ()))
-
-
-def _check_conflicts(rows: StoreRows) -> Iterator[Finding]:
-    """A disagreement is open exactly as long as a fact of its key is in conflict."""
-    disputed = {(fact.tenant_id, fact.key_tag) for fact in rows.facts if fact.status == "conflict"}
-    open_rows = {(row.tenant_id, row.key_tag): row for row in rows.conflicts if row.closed_by is None}
-    for key, row in open_rows.items():
-        if key not in disputed:
-            what = "A conflict is open, and no fact of its key is in conflict."
-            yield Finding("FACT_ALTERED", f"store.db conflicts seq {row.seq}", what)
-    for fact in rows.facts:
-        if fact.status == "conflict" and (fact.tenant_id, fact.key_tag) not in open_rows:
-            what = "A fact is in conflict, and the conflict of its key is not open."
-            yield Finding("FACT_ALTERED", fact.place, what)
-    for row in rows.conflicts:
-        if row.closed_by is not None and row.closed_by <= row.seq:
-            what = "A conflict was closed before it was opened."
-            yield Finding("FACT_ALTERED", f"store.db conflicts seq {row.seq}", what)
 
 
 def _status_finding(fact: FactRow, expected: Folded) -> Finding:

@@ -270,6 +270,7 @@ def _check_document(case: _Case, manifest: Manifest, present: set[bytes]) -> Ite
     if not any(_map_of(system).get("kind") == "store" for system in _list(document, "systems")):
         what = "The manifest does not say what became of the store itself."
         yield Finding("MANIFEST_INCOMPLETE", case.place, what)
+    yield from _check_detail(case, document)
     yield from _check_state(case, document, targets, present)
 
 
@@ -297,6 +298,27 @@ def _check_state(
     if left:
         what = "The erasure is called complete, and contents of it are still there."
         yield Finding("ERASURE_STATE_FALSE", case.place, what, {"contents": left})
+
+
+def _check_detail(case: _Case, document: Mapping[str, Any]) -> Iterator[Finding]:
+    """What the store noted of the erasure before its manifest was made is what the manifest says."""
+    if case.row is None:
+        return
+    try:
+        detail = cbor.decode(case.row.detail, max_bytes=MAX_MANIFEST_BYTES)
+    except MalformedError:
+        detail = None
+    times = _map(document, "times")
+    said = {
+        "basis": document.get("basis"),
+        "scope": document.get("scope"),
+        "guard": document.get("guard"),
+        "erased": document.get("erased"),
+        "started_at": times.get("started_at"),
+    }
+    if _map_of(detail) != said:
+        what = "What the store noted of the erasure is not what its manifest says."
+        yield Finding("ERASURE_STATE_FALSE", case.row.place, what)
 
 
 def _check_previous(manifests: Mapping[int, Manifest]) -> Iterator[Finding]:

@@ -81,6 +81,30 @@ class ConflictRow:
 
 
 @dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """A row of `ledger`, without the value's own hash: a value that a key has moved on from."""
+
+    id: int
+    tenant_id: int
+    agent_tag: bytes
+    key_tag: bytes
+    subject_tag: bytes | None
+    name_tags: bytes
+    word_count: int
+    canon_version: int
+    source: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRow:
+    """A row of `idempotency`: the statement that a request made or agreed with."""
+
+    id: int
+    tenant_id: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
 class TenantRow:
     """A row of `tenants` without its name."""
 
@@ -98,6 +122,7 @@ class ErasureRow:
     request: bytes
     state: str
     tombstone: int | None
+    detail: bytes
     manifest: bytes | None
 
     @property
@@ -123,6 +148,8 @@ class StoreRows:
     facts: tuple[FactRow, ...] = ()
     acts: tuple[ActRow, ...] = ()
     conflicts: tuple[ConflictRow, ...] = ()
+    ledger: tuple[LedgerRow, ...] = ()
+    requests: tuple[RequestRow, ...] = ()
     erasures: tuple[ErasureRow, ...] = ()
     stray_contents: tuple[int, ...] = ()
     """Rows of `contents` that no row of `events` has the number of."""

@@ -18,6 +18,8 @@ from auditor.evidence import (
     ErasureRow,
     EventRow,
     FactRow,
+    LedgerRow,
+    RequestRow,
     StoreFlaw,
     StoreRows,
     TenantRow,
@@ -51,24 +53,29 @@ _MAX_VALUE_BYTES: Final = 128 * 1024 * 1024
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_ .,:;()*=-]{1,200}")
 _Row = TypeVar("_Row")
 
-_EVENTS: Final = """
-    SELECT e.seq, e.tenant, e.tenant_seq, e.commitment, e.link, e.link_salt, e.content_hash, e.entry,
-           e.entry_index, c.content, c.salt
-    FROM events e LEFT JOIN contents c ON c.seq = e.seq
-"""
-_FACTS: Final = """
-    SELECT seq, tenant, agent_tag, key_tag, subject_tag, text_tag, status, valid_from, declared, valid_until,
-           recorded_at, replaced_at, replaced_by, end_erased
-    FROM facts
-"""
-_CONFLICTS: Final = "SELECT seq, tenant, key_tag, closed_by FROM conflicts"
-_ERASURES: Final = "SELECT number, tenant, request, state, tombstone, manifest FROM erasures"
-# i integer, b bytes, t text; a capital letter may be NULL.
-_EVENT_TYPES: Final = "iiibbbbbIBB"
-_FACT_TYPES: Final = "iibBBbtiiIiIIi"
-_CONFLICT_TYPES: Final = "iibI"
-_ERASURE_TYPES: Final = "iibtIB"
-_TYPES: Final = {"i": int, "b": bytes, "t": str}
+# i integer, b bytes, t text, read as bytes; a capital letter may be NULL. A table's first column names the row.
+_EVENTS: Final = (
+    "SELECT e.seq, e.tenant, e.tenant_seq, e.commitment, e.link, e.link_salt, e.content_hash, e.entry, "
+    "e.entry_index, c.content, c.salt FROM events e LEFT JOIN contents c ON c.seq = e.seq",
+    "iiibbbbbIBB",
+)
+_FACTS: Final = (
+    "SELECT seq, tenant, agent_tag, key_tag, subject_tag, text_tag, CAST(status AS BLOB), valid_from, declared, "
+    "valid_until, recorded_at, replaced_at, replaced_by, end_erased FROM facts",
+    "iibBBbtiiIiIIi",
+)
+_ACTS: Final = ("SELECT tenant, target, seq, CAST(act AS BLOB) FROM acts", "iiit")
+_CONFLICTS: Final = ("SELECT seq, tenant, key_tag, closed_by FROM conflicts", "iibI")
+_LEDGER: Final = (
+    "SELECT id, tenant, agent_tag, key_tag, subject_tag, name_tags, word_count, canon_version, source FROM ledger",
+    "iibbBbiiI",
+)
+_REQUESTS: Final = ("SELECT id, tenant, seq FROM idempotency", "iii")
+_ERASURES: Final = (
+    "SELECT number, tenant, request, CAST(state AS BLOB), tombstone, detail, manifest FROM erasures",
+    "iibtIbB",
+)
+_TYPES: Final[dict[str, type]] = {"i": int, "b": bytes, "t": bytes}
 
 
 def read_rows(connection: apsw.Connection, tenant: str | None) -> StoreRows:
@@ -79,28 +86,22 @@ def read_rows(connection: apsw.Connection, tenant: str | None) -> StoreRows:
     flaws: list[StoreFlaw] = []
     reader = _Reader(connection, flaws)
     reader.limit()
-    tenants = reader.rows("tenants", "SELECT id, number, last_seq FROM tenants", "ibi", TenantRow)
+    tenants = reader.rows("tenants", ("SELECT id, number, last_seq FROM tenants", "ibi"), TenantRow)
     tenant_id = None if tenant is None else _tenant_id(connection, tenant)
-    where, bound = ("", ()) if tenant_id is None else (" WHERE {}tenant = ?", (tenant_id,))
-    e_where, plain = where.format("e."), where.format("")
-    events = reader.rows("events", f"{_EVENTS}{e_where} ORDER BY e.seq", _EVENT_TYPES, EventRow, bound)
-    facts = reader.rows("facts", f"{_FACTS}{plain} ORDER BY seq", _FACT_TYPES, FactRow, bound)
-    acts = reader.rows("acts", f"SELECT tenant, target, seq, act FROM acts{plain}", "iiit", ActRow, bound)
-    conflicts = reader.rows(
-        "conflicts", f"{_CONFLICTS}{plain} ORDER BY seq", _CONFLICT_TYPES, ConflictRow, bound
-    )
-    erasures = reader.rows(
-        "erasures", f"{_ERASURES}{plain} ORDER BY number", _ERASURE_TYPES, ErasureRow, bound
-    )
+    chosen = "" if tenant_id is None else f" WHERE tenant = {tenant_id}"
     if tenant_id is not None:
-        tenants = [each for each in tenants if each.id == tenant_id]
+        tenants = tuple(each for each in tenants if each.id == tenant_id)
     return StoreRows(
-        tenants=tuple(tenants),
-        events=tuple(events),
-        facts=tuple(facts),
-        acts=tuple(acts),
-        conflicts=tuple(conflicts),
-        erasures=tuple(erasures),
+        tenants=tenants,
+        events=reader.rows(
+            "events", _EVENTS, EventRow, f"{chosen.replace('tenant', 'e.tenant')} ORDER BY e.seq"
+        ),
+        facts=reader.rows("facts", _FACTS, FactRow, f"{chosen} ORDER BY seq"),
+        acts=reader.rows("acts", _ACTS, ActRow, chosen),
+        conflicts=reader.rows("conflicts", _CONFLICTS, ConflictRow, f"{chosen} ORDER BY seq"),
+        ledger=reader.rows("ledger", _LEDGER, LedgerRow, f"{chosen} ORDER BY id"),
+        requests=reader.rows("idempotency", _REQUESTS, RequestRow, f"{chosen} ORDER BY id"),
+        erasures=reader.rows("erasures", _ERASURES, ErasureRow, f"{chosen} ORDER BY number"),
         stray_contents=tuple(_strays(reader)) if tenant_id is None else (),
         meta=_meta(reader),
         flaws=tuple(flaws),
@@ -124,11 +125,13 @@ def unknown_tables(connection: apsw.Connection) -> tuple[str, ...]:
     """Tables, views and triggers that a store does not have: content could stand in them."""
     flaws: list[StoreFlaw] = []
     reader = _Reader(connection, flaws)
-    named = reader.raw("sqlite_schema", "SELECT type, name FROM sqlite_schema WHERE type <> 'index'")
-    unknown = [name for kind, name in named if kind != "table" or name not in TABLES]
-    return tuple(
-        name if isinstance(name, str) and _PLAIN.fullmatch(name) else "(name withheld)" for name in unknown
-    )
+    sql = "SELECT type = 'table', CAST(name AS BLOB) FROM sqlite_schema WHERE type <> 'index'"
+    unknown = []
+    for is_table, name in reader.raw("sqlite_schema", sql):
+        text = name.decode("utf-8", "replace") if type(name) is bytes else ""
+        if not is_table or text not in TABLES:
+            unknown.append(text if _PLAIN.fullmatch(text) else "(name withheld)")
+    return tuple(unknown)
 
 
 def row_numbers(connection: apsw.Connection, table: Literal["contents", "facts"]) -> Iterator[int]:
@@ -152,28 +155,30 @@ class _Reader:
         self._connection.set_progress_handler(self._spent, _CHECK_STEPS)
 
     def rows(
-        self, table: str, sql: str, types: str, make: Callable[..., _Row], bound: Sequence[object] = ()
-    ) -> list[_Row]:
+        self, table: str, query: tuple[str, str], make: Callable[..., _Row], rest: str = ""
+    ) -> tuple[_Row, ...]:
         """The rows of a table as values; one of the wrong types is noted as a flaw and left out."""
+        sql, types = query
         found = []
-        for row in self.raw(table, sql, bound):
-            if _fits(row, types):
-                found.append(make(*row))
+        for row in self.raw(table, sql + rest):
+            values = _typed(row, types)
+            if values is not None:
+                found.append(make(*values))
             else:
                 place = row[0] if type(row[0]) is int else "unknown"
                 where = f"store.db {table} row {place}"
                 self._flaws.append(StoreFlaw(where, "A column has a value that it can't have."))
-        return found
+        return tuple(found)
 
-    def raw(self, table: str, sql: str, bound: Sequence[object] = ()) -> Iterator[Sequence[Any]]:
+    def raw(self, table: str, sql: str) -> Iterator[Sequence[Any]]:
         """The rows of a statement, up to the first that can't be read."""
         self._steps = 0
         last: object = None
         try:
-            for row in self._connection.execute(sql, tuple(bound)):
+            for row in self._connection.execute(sql):
                 last = row[0]
                 yield row
-        except (apsw.Error, Error):
+        except (apsw.Error, Error, UnicodeDecodeError):
             after = f" after row {last}" if type(last) is int else ""
             self._flaws.append(
                 StoreFlaw(f"store.db {table}{after}", "The file can't be read there: it is damaged.")
@@ -184,11 +189,20 @@ class _Reader:
         return self._steps > MAX_STEPS
 
 
-def _fits(row: Sequence[Any], types: str) -> bool:
-    return all(
-        (value is None and kind.isupper()) or type(value) is _TYPES[kind.lower()]
-        for value, kind in zip(row, types, strict=True)
-    )
+def _typed(row: Sequence[Any], types: str) -> list[Any] | None:
+    """The values of a row, texts decoded; None if one of them is not of its type."""
+    values: list[Any] = []
+    for value, kind in zip(row, types, strict=True):
+        if value is None and kind.isupper():
+            values.append(None)
+        elif type(value) is not _TYPES[kind.lower()]:
+            return None
+        elif kind.lower() == "t":
+            # Not UTF-8: a text that no store writes, and that equals none of ours.
+            values.append(str(bytes(value), "utf-8", "backslashreplace"))
+        else:
+            values.append(value)
+    return values
 
 
 def _tenant_id(connection: apsw.Connection, tenant: str) -> int:
@@ -210,7 +224,7 @@ def _strays(reader: _Reader) -> Iterator[int]:
 
 def _meta(reader: _Reader) -> dict[str, int | bytes | str]:
     return {
-        name: value
-        for name, value in reader.raw("meta", "SELECT name, value FROM meta")
-        if type(name) is str and type(value) in (int, bytes, str)
+        name.decode("utf-8", "backslashreplace"): value
+        for name, value in reader.raw("meta", "SELECT CAST(name AS BLOB), value FROM meta")
+        if type(name) is bytes and type(value) in (int, bytes, str)
     }

@@ -52,10 +52,17 @@ def check_words(connection: apsw.Connection, facts: Iterable[Indexed]) -> Outcom
             )
             return Outcome((finding,))
         wanted = _digests(expected_index)
+        sizes = set(_sizes(connection)) ^ set(_sizes(expected_index))
         wrong = {seq for seq in there.keys() | wanted.keys() if there.get(seq) != wanted.get(seq)}
         findings = _explain(connection, expected_index, sorted(wrong)[:_MAX_EXAMINED])
     finally:
         expected_index.close()
+    findings += [
+        Finding(
+            "FACT_ALTERED", f"store.db search_docsize row {seq}", "The word index has a wrong count of words."
+        )
+        for seq in sorted({seq for seq, _ in sizes} - wrong)
+    ]
     checked = Note("word index", "facts whose words in the index are those of their content", len(there))
     return Outcome(tuple(findings), (checked,), counts={"indexed": len(there)})
 
@@ -92,6 +99,11 @@ def _digests(connection: apsw.Connection) -> dict[int, int]:
         # The hash of a text is keyed anew in each process, so nobody can make two sets of words add up alike.
         digests[seq] = digests.get(seq, 0) + hash(tuple(word)) & _MASK
     return digests
+
+
+def _sizes(connection: apsw.Connection) -> Iterator[tuple[int, bytes]]:
+    """How many words the index says that each row has, by column: what ranks what is found."""
+    yield from connection.execute("SELECT id, sz FROM search_docsize")
 
 
 def _explain(there: apsw.Connection, expected: apsw.Connection, seqs: Collection[int]) -> list[Finding]:

@@ -93,7 +93,11 @@ def main() -> int:
         print(f"turns answered   {lines}: {dict(outcomes)}")
         print(f"log              {head['size']} entries, root {head['root']}, {head['state']}")
         print(f"audit            {audit['verdict']}, counts {audit['counts']}")
-        times = (("import", imported - began), ("publish", published - imported), ("audit", audited - published))
+        times = (
+            ("import", imported - began),
+            ("publish", published - imported),
+            ("audit", audited - published),
+        )
         print("wall             " + ", ".join(f"{name} {seconds:.1f} s" for name, seconds in times))
         print(f"CPU              {cpu.ru_utime + cpu.ru_stime:.1f} s in all; home {size / 1e6:.1f} MB")
         return 0 if audit["verdict"] == "clean" and lines == sum(outcomes.values()) else 1

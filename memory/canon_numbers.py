@@ -86,7 +86,7 @@ def _numeral(sign: str, written: str, alone: bool) -> Numeral:
     whole, _, fraction = written.partition(".")
     amount = int(whole + fraction)
     written = f"{whole or '0'}.{fraction}" if fraction else whole
-    if sign == "-" and amount:
+    if sign == "-":
         return Numeral(-amount, -len(fraction), f"-{written}", alone)
     return Numeral(amount, -len(fraction), written, alone)
 

@@ -29,8 +29,8 @@ Stated = tuple[Canonical, int, int]
 
 _WHOLE: Final = frozenset({"date", "datetime", "month", "time", "phone"})
 _INSIDE_NUMBER: Final = frozenset(",:'/")
-_CLOSING: Final = ")]}\"'!?."
-_OPENING: Final = "([{\"'¿¡@#"
+_CLOSING: Final = ")]}\"'!?./:"
+_OPENING: Final = "([{\"'¿¡@#<>/:"
 
 
 def value_word_count(value: str) -> int:
@@ -105,7 +105,8 @@ def _typed_from(
     number = None
     for each in stated:
         if each[0].kind == "number":
-            number = each
+            # 'one' alone is a pronoun more often than a number.
+            number = None if fold_case(base[each[1] : each[2]]) == "one" else each
         elif each[0].kind == "count":
             yield from ((form, *each[1:]) for form in forms(base[each[1] : each[2]]))
         else:
@@ -119,9 +120,7 @@ def _typed_start(base: str, match: Match[str]) -> int | None:
     start, word = match.start(), match[0]
     first = word[0]
     if first.isalpha():
-        # 'one' is a pronoun more often than a number.
-        letters = first_letters(word)
-        return start if "@" in word or (letters in first_words() and letters != "one") else None
+        return start if "@" in word or first_letters(word) in first_words() else None
     if first.isdigit():
         return start - 1 if start and base[start - 1] == "(" else start
     return start if first in "+-." or first in currency_signs() else None
@@ -138,7 +137,8 @@ def _typed_ends(base: str, run: Sequence[Match[str]], place: int, start: int) ->
         if following >= len(run):
             return
         word, text, between = run[following - 1][0], run[following][0], base[end : run[following].start()]
-        if text[0].isdigit() and word[-1].isdigit() and between == " ":
+        time = base[run[following].end() : run[following].end() + 1] == ":"
+        if text[0].isdigit() and word.isdigit() and between == " " and not time:
             # Numbers beside each other are groups of digits, or have nothing to do with each other.
             groups += 1
             if groups > MAX_GROUPS or not (phone or (text.isdigit() and len(text) in (3, 4))):
@@ -184,7 +184,10 @@ def _with_edges(base: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     while end < len(base) and len(ends) < 4 and base[end] in _CLOSING:
         end += 1
         ends.append(end)
-    starts = [start, start - 1] if start and base[start - 1] in _OPENING else [start]
+    starts = [start]
+    while start and len(starts) < 3 and base[start - 1] in _OPENING:
+        start -= 1
+        starts.append(start)
     for first in starts:
         for last in ends:
             yield first, last

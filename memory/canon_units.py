@@ -171,7 +171,9 @@ def currency_names() -> frozenset[str]:
 def unit_words() -> frozenset[str]:
     """The words that names of units have, and the magnitudes."""
     symbols, names = _units()
-    return frozenset(word for name in (*symbols, *names, *MAGNITUDES) for word in name.split("_"))
+    return frozenset(
+        word for name in (*symbols, *names, *MAGNITUDES, "m") for word in name.replace("/", "_").split("_")
+    )
 
 
 def _measure(text: str) -> tuple[str, str] | None:

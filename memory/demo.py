@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from memory.cli import print_text
 from memory.cli_import import import_stream
 from memory.demo_tamper import change_log_byte, change_store_byte
 from memory.demo_witnesses import Witness, running_witnesses
-from memory.demo_words import client_configuration, facts_file, subject_needles
+from memory.demo_words import client_configuration, facts_file, manifest_text, subject_needles
 from memory.principal import make_principal, with_all_scopes
 from tlog.errors import MalformedError, VerificationError
 
@@ -169,7 +170,8 @@ def _correct_and_echo(home: Any) -> str:
     for how, text, value in attempts:
         echo = memory.remember(text, key=CORRECTED_KEY, value=value)
         must((echo["outcome"], echo["reason"]) == ("refused", "echo"), f"the old value, {how}, is refused")
-        say(f"  the old value, {how:<15} -> {echo['outcome']}, {echo['reason']}: {echo['message']}")
+        say(f"  the old value, {how:<15} -> {echo['outcome']}, reason {echo['reason']}")
+    say(textwrap.fill(echo["message"], WIDTH - 4, initial_indent="    ", subsequent_indent="    "))
     must(memory.get(CORRECTED_KEY)["current"] == "09:30", "the correction is still served")
     say(f"{CORRECTED_KEY} is still {memory.get(CORRECTED_KEY)['current']}")
     conflicts = memory.conflicts()["conflicts"]
@@ -220,29 +222,27 @@ def _erase(home: Any, place: Place, facts: str | None) -> None:
     )
     preview = memory.forget_preview(subject=PERSON)
     mentions = [one["id"] for one in preview["preview"]["mentions"]]
+    count = preview["preview"]["count"]
     say(
-        f"preview: {preview['preview']['count']} facts about the person, "
-        f"{len(mentions)} more that mention them; nothing deleted yet"
+        f"preview: {count} facts about the person, {len(mentions)} more that mention them; nothing is deleted yet"
     )
-    done = memory.forget(subject=PERSON, confirm=preview["confirm"], reason="data_subject")
-    say(f"erased {done['erased']}, state {done['state']}, manifest {done['manifest']}")
     if mentions:
-        preview = memory.forget_preview(id=mentions)
-        done = memory.forget(id=mentions, guard="erase", confirm=preview["confirm"], reason="data_subject")
-        say(f"erased the mentions too: {done['erased']}, state {done['state']}, manifest {done['manifest']}")
-    must(done["state"] == "closed_complete", "the erasure is complete")
-    say(json.dumps(_manifest(place.home), indent=1, ensure_ascii=True))
+        _forget(memory, "the mentions first", id=mentions, guard="erase")
+    done = _forget(memory, "then the person", subject=PERSON)
+    must(done["state"] == "closed_complete", "the erasure of the person is complete")
+    say("the manifest, signed and logged, without a word of what was erased:")
+    say(manifest_text(Path(done["manifest"]).read_bytes()))
     left = _hits(place.home, needles)
     must(left == 0, "a byte scan of the whole home finds nothing of the person")
     say(f"after: the same scan finds {left}; as a control it does find a colleague who was not erased")
 
 
-def _manifest(home: Path) -> dict[str, Any]:
-    from memory.manifest import describe_file
-
-    newest = max((home / "log" / "erasures").glob("*.cose"), key=lambda path: int(path.stem))
-    document: dict[str, Any] = describe_file(newest.read_bytes())
-    return document
+def _forget(memory: Any, what: str, **selection: Any) -> dict[str, Any]:
+    """Preview, then confirmation: what a person would do."""
+    preview = memory.forget_preview(**selection, reason="data_subject")
+    done: dict[str, Any] = memory.forget(**selection, reason="data_subject", confirm=preview["confirm"])
+    say(f"{what}: erased {done['erased']}, state {done['state']}, manifest {Path(done['manifest']).name}")
+    return done
 
 
 def _hits(home: Path, needles: tuple[str, ...]) -> int:

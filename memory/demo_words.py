@@ -31,6 +31,24 @@ def subject_needles(data: bytes, subject: str) -> tuple[str, ...]:
     return tuple(sorted(needle for needle in needles if len(needle) >= 8))
 
 
+def manifest_text(data: bytes) -> str:
+    """What a deletion manifest says, and what it does not prove, in lines."""
+    from memory.manifest import describe_file
+
+    document = describe_file(data)
+    systems = ", ".join(f"{one['kind']} {one['result']}" for one in document["systems"])
+    checks = ", ".join(f"{one['check']} {one['result']}" for one in document["checks"])
+    lines = [
+        f"  manifest {document['number']}, state {document['state']}, request {document['request']}",
+        *(f"  proved      {one['text']}" for one in document["proved"]),
+        *(f"  says        {one['text']}" for one in document["said"]),
+        f"  systems     {systems}",
+        f"  checks      {checks}",
+        *(f"  not proved  {one['text']}" for one in document["not_proved"]),
+    ]
+    return "\n".join(lines)
+
+
 def client_configuration(home: str | None) -> str:
     """The exact words to give an MCP client, for a home of one's own or the one the demo made."""
     where = home or str(Path("~/.muniment").expanduser())

@@ -46,7 +46,18 @@ KINDS: Final = frozenset(
     }
 )
 ACTS: Final = frozenset(
-    {"retires", "conflicts", "confirms", "discards", "retracts", "keeps", "lifts", "erases", "holds", "releases"}
+    {
+        "retires",
+        "conflicts",
+        "confirms",
+        "discards",
+        "retracts",
+        "keeps",
+        "lifts",
+        "erases",
+        "holds",
+        "releases",
+    }
 )
 # What a link may say beside kind, numbers and acts: enumerated codes, counters, digests, random references.
 DETAILS: Final = frozenset(

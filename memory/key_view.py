@@ -34,10 +34,16 @@ class KeyView:
 
 def key_now(view: Snapshot, tenant_id: int, key_tag: bytes, now: int) -> KeyView:
     """What a key says now."""
+    return standing_now(view, tenant_id, key_tag, view.facts_of_key(tenant_id, key_tag, STANDING), now)
+
+
+def standing_now(
+    view: Snapshot, tenant_id: int, key_tag: bytes, rows: tuple[FactRow, ...], now: int
+) -> KeyView:
+    """What a key says now, of which these are the rows with a status in STANDING."""
     if view.has_lost_ends(tenant_id, key_tag):
         # Then it takes the links of what is erased to tell which of the remaining facts have ended.
         return key_then(view, tenant_id, key_tag, now, now, now)
-    rows = view.facts_of_key(tenant_id, key_tag, STANDING)
     return _answered(timeline.fold(_cached_write(row) for row in rows), rows, now, now)
 
 

@@ -95,10 +95,14 @@ def require_private(folder: Path) -> None:
 
 
 def make_private_file(path: Path) -> None:
-    """Returns once the file exists, empty and for its owner alone if it did not. SQLite keeps its mode."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    """Returns once the file exists, empty and for its owner alone if it did not. SQLite keeps its mode.
+
+    One that exists is not opened: closing it would take the locks of the connections that this process has.
+    """
     try:
-        os.close(os.open(path, flags, 0o600))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return
     except OSError as error:
         raise UnavailableError(
             f"a file of the home cannot be written: {error.strerror}", code="home_unavailable"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memory import canon, edge, guard, ledger, requests
 from memory.answers import Answer, receipts, value_of
-from memory.key_view import STANDING, KeyView, key_now
+from memory.key_view import STANDING, KeyView, key_now, standing_now
 from memory.model import Decision, Known, KnownFact, Principal, Proposal, Status, fact_id
 from memory.principal import require
 from memory.scope import Scope, make_scope
@@ -134,7 +134,12 @@ def _write_once(write: _Write, request: requests.Request, token: str | None) -> 
         requests.note(write.txn, write.scope, request, written.answer, written.seq)
         return written
     kept, made = found
-    answer = {**kept, "key": write.proposal.key, "current": _current(write), "reaffirm": None}
+    current = None
+    if write.key_tag is not None and _may_read(write):
+        current = current_shape(
+            standing_now(write.txn.view, write.scope.tenant_id, write.key_tag, write.standing, write.now)
+        )
+    answer = {**kept, "key": write.proposal.key, "current": current, "reaffirm": None}
     return _Written(answer, made.seq, made.entry_index)
 
 
@@ -326,22 +331,19 @@ def _answer(write: _Write, decision: Decision, commitment: bytes) -> Answer:
 
 
 def _current_after(write: _Write, decision: Decision, commitment: bytes) -> Answer | None:
-    """What the key says now. A write that took the place of all there was is that itself."""
-    proposal = write.proposal
-    alone = decision.outcome in ("stored", "superseded") and len(decision.retires) == len(write.facts)
-    begun = proposal.valid_from is None or proposal.valid_from <= write.now
-    if write.key_tag is None or not (alone and begun and not proposal.many and _may_read(write)):
-        return _current(write)
-    return {
-        "id": fact_id(commitment),
-        "value": proposal.text if proposal.value is None else proposal.value,
-    }
-
-
-def _current(write: _Write) -> Answer | None:
+    """What the key says now: this write, if it took the place of all there was."""
     if write.key_tag is None or not _may_read(write):
         return None
-    return current_shape(key_now(write.txn.view, write.scope.tenant_id, write.key_tag, write.now))
+    view, scope, proposal = write.txn.view, write.scope, write.proposal
+    if decision.outcome in ("agreed", "held", "refused"):
+        standing = standing_now(view, scope.tenant_id, write.key_tag, write.standing, write.now)
+        return current_shape(standing)
+    alone = decision.outcome != "history" and len(decision.retires) == len(write.facts)
+    begun = proposal.valid_from is None or proposal.valid_from <= write.now
+    if not (alone and begun and not proposal.many):
+        return current_shape(key_now(view, scope.tenant_id, write.key_tag, write.now))
+    value = proposal.text if proposal.value is None else proposal.value
+    return {"id": fact_id(commitment), "value": value}
 
 
 def _may_read(write: _Write) -> bool:

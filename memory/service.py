@@ -214,9 +214,7 @@ class Memory:
 
     def opening(self, id: str) -> bytes:
         """What proves the content of a fact's entry to whoever holds it, also after an erasure."""
-        from memory import opening
-
-        return opening.opening(self._parts, self._principal, id)
+        return reads.opening(self._parts, self._principal, id)
 
     def publish(self) -> Answer:
         """Size, root and state of the log once every statement up to now is in it."""

@@ -235,9 +235,9 @@ class Home:
 
     def scan(self, needles: Sequence[str | bytes], *, canary: str) -> ScanResult:
         """What is found of the needles in the files of this home, by the auditor's code and not by our own."""
-        from auditor.residue import scan_files
+        from memory.scan_process import scan_apart
 
-        return scan_files(self.path, needles, canary=canary)
+        return scan_apart(self.path, needles, canary=canary)
 
     def describe(self) -> dict[str, Any]:
         """Where the home is and what its log is called; nothing about what is remembered."""

@@ -25,8 +25,7 @@ PUBLISH_SECONDS: Final = 10.0
 class LogHome(Protocol):
     """What the log commands need of a home."""
 
-    @property
-    def vkey(self) -> str: ...
+    def log_vkey(self) -> str: ...
 
     def log(self) -> Log: ...
 
@@ -95,7 +94,8 @@ def _checkpoint(args: argparse.Namespace, home: LogHome) -> int:
 
 
 def _vkey(args: argparse.Namespace, home: LogHome) -> int:
-    return _answer(args, {"vkey": home.vkey, "origin": home.vkey.partition("+")[0]}, f"{home.vkey}\n")
+    vkey = home.log_vkey()
+    return _answer(args, {"vkey": vkey, "origin": vkey.partition("+")[0]}, f"{vkey}\n")
 
 
 def _policy(args: argparse.Namespace, home: LogHome) -> int:

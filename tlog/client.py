@@ -7,6 +7,7 @@ hash, entry and proof returned is of the tree that it names.
 from __future__ import annotations
 
 import os
+import stat
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -140,9 +141,16 @@ def folder_reader(folder: str | os.PathLike[str]) -> PathReader:
     def read(path: str) -> bytes | None:
         limit = _limit(path)
         try:
-            with open(root / path, "rb") as file:
-                data = file.read(limit + 1)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            # Without waiting, so that a pipe put there in place of a file cannot hold the reader up.
+            descriptor = os.open(root / path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    return None
+                with open(descriptor, "rb", closefd=False) as file:
+                    data = file.read(limit + 1)
+            finally:
+                os.close(descriptor)
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise UnavailableError(f"log: a file cannot be read: {error.strerror}", path=path) from None

@@ -22,7 +22,7 @@ from typing import Final, Literal
 
 from tlog import dedup, merkle, staging
 from tlog import policy as policies
-from tlog.checkpoint import Checkpoint, format_checkpoint, parse_checkpoint
+from tlog.checkpoint import Checkpoint, format_checkpoint
 from tlog.cosignature import verify_cosignature
 from tlog.errors import MalformedError, UnavailableError, VerificationError
 from tlog.note import (
@@ -268,33 +268,33 @@ class Log:
         with self.private.lock("publish", min(deadline_seconds, LOCK_TIMEOUT_SECONDS)):
             with self._appending() as state:
                 state = self._integrate(state, state.head.size)
-            previous = self._published_size()
-            self._require_extends_all(state)
+            previous = self._published()
+            self._require_extends_all(state, previous)
             self.private.replace(SIGNED, staging.format_head(self.settings.origin, state.head))
             text = format_checkpoint(Checkpoint(self.settings.origin, state.head.size, state.head.root))
             note = sign_note(text, self.settings.note_signers)
             self.settings.failpoint("signed")
-            note = self._cosigned(note, state, previous, deadline)
+            note = self._cosigned(note, state, previous.size, deadline)
             published = self._judged(note, state.head)
             self.settings.failpoint("cosigned")
             self.public.replace(CHECKPOINT, published.note)
             self.settings.failpoint("published")
-            self._prune(previous, state.head.size)
+            self._prune(previous.size, state.head.size)
         return published
 
-    def _published_size(self) -> int:
+    def _published(self) -> Head:
+        """The head of the public checkpoint; the empty one before the first publication."""
         data = self.checkpoint()
-        return 0 if data is None else parse_checkpoint(parse_note(data).text).size
+        try:
+            text = None if data is None else parse_note(data).text.encode()
+        except MalformedError:
+            raise VerificationError("log: the public checkpoint is not readable", code="log_state") from None
+        return staging.parse_head(text, self.settings.origin)
 
-    def _require_extends_all(self, state: State) -> None:
+    def _require_extends_all(self, state: State, published: Head) -> None:
         """Returns if the state extends every head that was signed, published or seen elsewhere."""
-        heads: list[Head] = []
-        signed = self.private.read(SIGNED)
-        if signed is not None:
-            heads.append(staging.parse_head(signed, self.settings.origin))
-        public = self.checkpoint()
-        if public is not None:
-            heads.append(staging.parse_head(parse_note(public).text.encode(), self.settings.origin))
+        signed = staging.parse_head(self.private.read(SIGNED), self.settings.origin)
+        heads = [signed, published]
         if not self._asked_known_heads:
             heads += self.settings.known_heads()
         for head in heads:

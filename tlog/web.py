@@ -245,7 +245,7 @@ def make_server(
     """A server bound to its address: `run()` blocks until `should_exit` is set."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family)
+        listener = _bind(family, host, port)
     except OSError as error:
         reason = error.strerror or "the name is not known"
         raise UnavailableError(
@@ -268,6 +268,22 @@ def make_server(
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
     return _Server(config, listener, lambda: announce(url))
+
+
+def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+    # With the protocol left at 0, as socket.create_server does, asyncio doesn't switch Nagle's algorithm off,
+    # and each answer on a kept connection waits for the client's delayed acknowledgement.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind((host, port))
+        listener.listen()
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 class _Server(uvicorn.Server):

@@ -15,7 +15,7 @@ from witness.decide import Refuse
 from witness.service import Witness
 from witness.wire import MAX_BODY_BYTES, SIZE_TYPE, format_conflict, format_cosignatures
 
-LIMITS = web.Limits(body_bytes=MAX_BODY_BYTES, connections=1024)
+LIMITS = web.Limits(body_bytes=MAX_BODY_BYTES)
 MAX_THREADS = 8
 
 _TEXT = "text/plain; charset=utf-8"
@@ -25,7 +25,8 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 def make_app(witness: Witness, limits: web.Limits = LIMITS) -> ASGIApp:
     """The application that answers for `witness`; submission and monitoring share one prefix."""
     app = FastAPI(title="Muniment witness", openapi_url=None, redirect_slashes=False)
-    web.answer_with_problems(app, {"unknown_origin": 404})
+    # A damaged database is our fault: a 422 would tell the log that it forked.
+    web.answer_with_problems(app, {"unknown_origin": 404, "state_lost": 500})
     threads = CapacityLimiter(MAX_THREADS)
 
     @app.post("/add-checkpoint")

@@ -66,7 +66,11 @@ def apt(packages: list[str]) -> None:
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         raise CannotInstall(f"{', '.join(packages)}: needs apt-get as root")
     try:
-        install(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], ", ".join(packages))
+        install(
+            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], ", ".join(packages)
+        )
     except CannotInstall:
         install(["apt-get", "update", "-qq"], "the list of packages")
-        install(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], ", ".join(packages))
+        install(
+            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], ", ".join(packages)
+        )

@@ -58,9 +58,7 @@ def _vkey(status: object) -> str:
     """The one Ed25519 cosignature key in the witness's own status, wherever it stands in it."""
     if isinstance(status, str) and status.startswith(NAME + "+"):
         return status
-    children = (
-        status.values() if isinstance(status, dict) else status if isinstance(status, list) else ()
-    )
+    children = status.values() if isinstance(status, dict) else status if isinstance(status, list) else ()
     found = [vkey for vkey in map(_vkey, children) if vkey]
     return found[0] if found else ""
 

@@ -69,6 +69,9 @@ class Simulator:
     def run(self, line: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to one line; {"outcome": "error"} where the input is refused."""
         self.now += SECOND
+        if line["op"] == "wait":
+            self.now += line["seconds"] * SECOND
+            return {"ok": True}
         arguments = {name: value for name, value in line.items() if name not in ("op", "as", "want")}
         tenant, agent, client = line["as"].split("/", 2)
         operation = getattr(self, f"_op_{line['op']}")
@@ -97,6 +100,7 @@ class Simulator:
         if decision.outcome == "agreed":
             return answer
         commitment = self._record(scope, client, proposal, decision, known)
+        answer["id"] = commitment.hex()
         if decision.outcome == "refused":
             answer["reaffirm"] = f"token {len(self.tokens)}"
             self.tokens[answer["reaffirm"]] = (
@@ -110,9 +114,7 @@ class Simulator:
     ) -> dict[str, Any]:
         recorded = self._time(as_recorded)
         facts = self._states(scope, key, recorded)
-        told = timeline.answer(
-            facts, min(self._time(as_of), recorded) if as_of == "now" else self._time(as_of), recorded
-        )
+        told = timeline.answer(facts, recorded if as_of == "now" else self._time(as_of), recorded)
         served = [self.written[fact.commitment] for fact in told.served]
         single = None if told.conflict or any(fact.many for fact in told.served) or not served else served[-1]
         return {
@@ -151,19 +153,24 @@ class Simulator:
                 self._erase(commitment)
         return {"matched": len(gone), "removed": len(gone) if apply else 0}
 
-    def _op_retract(self, scope: Scope, client: str, value: str, key: str) -> dict[str, Any]:
-        """By key and value, where the real one takes an id."""
-        for fact in self._states(scope, key, self.now):
-            written = self.written[fact.commitment]
-            if fact.status in timeline.SERVED_NOW and canon.same_value(written.value or written.text, value):
-                self._append("retract", {"retracts": (fact.commitment,)})
-                self.ledgers[scope].add(key, value)
-                return {"status": "retracted"}
-        raise MalformedError("expected the value of a current record")
+    def _op_retract(self, scope: Scope, client: str, id: str) -> dict[str, Any]:
+        commitment = bytes.fromhex(id)
+        written = self.written[commitment]
+        if timeline.fold(self.events)[commitment].status not in timeline.SERVED_NOW:
+            raise MalformedError("expected the id of a current record")
+        self._append("retract", {"retracts": (commitment,)})
+        if written.key is not None:
+            self.ledgers[scope].add(written.key, written.text if written.value is None else written.value)
+        return {"status": "retracted"}
 
     def _known(self, scope: Scope, client: str, proposal: Proposal, token: str | None) -> Known:
         if proposal.key is None:
-            return Known(now=self.now, client=client, names_retired=self._names_retired(scope, proposal.text))
+            return Known(
+                now=self.now,
+                client=client,
+                facts=self._facts_of_text(scope, proposal.text),
+                names_retired=self._names_retired(scope, proposal.text),
+            )
         stated = proposal.value if proposal.value is not None else proposal.text
         lifted = None
         if token is not None:
@@ -179,19 +186,30 @@ class Simulator:
 
     def _facts(self, scope: Scope, key: str) -> tuple[KnownFact, ...]:
         return tuple(
-            KnownFact(
-                commitment=state.commitment,
-                status=state.status,
-                client=state.client,
-                text=self.written[state.commitment].text,
-                value=self.written[state.commitment].value,
-                valid_from=state.valid_from,
-                valid_until=state.valid_until,
-                recorded_at=state.recorded_at,
-                many=state.many,
-            )
-            for state in self._states(scope, key, self.now)
-            if state.status in ("active", "conflict")
+            self._known_fact(state) for state in self._states(scope, key, self.now) if _stands(state)
+        )
+
+    def _facts_of_text(self, scope: Scope, text: str) -> tuple[KnownFact, ...]:
+        return tuple(
+            self._known_fact(state)
+            for commitment, state in timeline.fold(self.events).items()
+            if self.written[commitment].scope == scope
+            and _stands(state)
+            and canon.canonical_text(self.written[commitment].text) == canon.canonical_text(text)
+        )
+
+    def _known_fact(self, state: timeline.FactState) -> KnownFact:
+        written = self.written[state.commitment]
+        return KnownFact(
+            commitment=state.commitment,
+            status=state.status,
+            client=state.client,
+            text=written.text,
+            value=written.value,
+            valid_from=state.valid_from,
+            valid_until=state.valid_until,
+            recorded_at=state.recorded_at,
+            many=state.many,
         )
 
     def _names_retired(self, scope: Scope, text: str) -> bool:
@@ -275,29 +293,41 @@ class Simulator:
             and canon.canonical_key(found) == wanted
         ]
 
-    def _time(self, given: Any) -> int:
+    def _time(self, given: str) -> int:
+        relative = re.fullmatch(r"\$now([+-]\d+)", given)
+        if relative is not None:
+            return self.now + int(relative[1]) * SECOND
         if given == "now":
             return self.now
-        if isinstance(given, int):
-            return self.now + given * SECOND
         if re.fullmatch(r"\d{4}-.*Z", given) is None:
             raise MalformedError("expected a time with a zone")
         return int(datetime.fromisoformat(given.replace("Z", "+00:00")).timestamp()) * SECOND
 
 
 def failures(steps: Sequence[Mapping[str, Any]], decide: Decide = guard.decide) -> list[str]:
-    """What a store answered otherwise than a case wants; empty where it holds."""
-    store, last, found = Simulator(decide), "", []
+    """What a store answered otherwise than a case wants; empty where it holds.
+
+    In a case "$last" stands for the token that the refusal before it answered, "$id0" for the id that step 0
+    answered, "$now+60" for a minute from now, and the operation `wait` for time that passes.
+    """
+    store = Simulator(decide)
+    given = {"$last": ""}
+    found = []
     for number, step in enumerate(steps):
-        line = {name: last if value == "$last" else value for name, value in step.items()}
-        if line.get("reaffirm") == "":
-            line["reaffirm"] = "none given"
+        line = {
+            name: given.get(value, value) if isinstance(value, str) else value for name, value in step.items()
+        }
         try:
             answer = store.run(line)
-        except KeyError:
+        except KeyError:  # a token or an id that no step before has answered
             answer = {"ok": False, "outcome": "error"}
-        last = answer.get("reaffirm", last)
+        given["$last"] = answer.get("reaffirm", given["$last"])
+        given[f"$id{number}"] = answer.get("id", "")
         for name, wanted in step.get("want", {}).items():
             if answer.get(name) != wanted:
                 found.append(f"step {number}: {name} is {answer.get(name)!r}, not {wanted!r}")
     return found
+
+
+def _stands(state: timeline.FactState) -> bool:
+    return state.status in timeline.SERVED_NOW

@@ -60,7 +60,9 @@ def home(tmp_path: Path) -> Iterator[Path]:
 def test_a_fact_is_remembered_corrected_and_proved(home: Path, mode: str) -> None:
     async def story() -> None:
         async with connected(home, mode) as client:
-            first = await ask(client, "remember", text="runs in eu-west-1", key="api/region", value="eu-west-1")
+            first = await ask(
+                client, "remember", text="runs in eu-west-1", key="api/region", value="eu-west-1"
+            )
             assert first["outcome"] == "stored"
             second = await ask(client, "remember", text="moved", key="api/region", value="us-east-2")
             assert second["outcome"] == "superseded"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -271,6 +272,9 @@ def test_a_folder_is_read_and_bounded(tmp_path: Path, signer: NoteSigner, policy
     with pytest.raises(VerificationError) as caught:
         client.checkpoint()
     assert caught.value.code == "too_large"
+    for odd in ("tile/0/005", "tile/0/006"):
+        (os.mkdir if odd.endswith("5") else os.mkfifo)(tmp_path / odd)
+        assert folder_reader(tmp_path)(odd) is None
     with pytest.raises(MalformedError):
         folder_reader(tmp_path)("../outside")
     with pytest.raises(MalformedError):

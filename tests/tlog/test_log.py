@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -527,6 +528,80 @@ def test_a_witness_error_leaves_the_log_usable(storages: Storages) -> None:
         log.publish(5)
     assert log.append(entries(5, 6)) == (5,)
     assert log.checkpoint() is None
+
+
+def test_appending_goes_on_while_witnesses_are_asked(storages: Storages) -> None:
+    cosign = Cosigning()
+
+    def slow(
+        note: bytes, prove: Callable[[int], tuple[bytes, ...]], previous: int, deadline: float
+    ) -> tuple[SignatureLine, ...]:
+        assert log.append(entries(5, 300)) == tuple(range(5, 300))
+        assert log.read_entry(299) == entry(299)
+        log.recover()
+        return cosign(note, prove, previous, deadline)
+
+    log = open_raw(storages, replace(SETTINGS, cosign=slow, policy=POLICY))
+    log.append(entries(0, 5))
+    assert log.publish(5).size == 5
+    assert {tile.path for tile in tiles_at(5)} <= set(log.public.names("tile/"))
+    log.settings = replace(log.settings, cosign=cosign)
+    assert log.publish(5).size == 300
+
+
+def test_of_two_publications_at_once_one_waits(storages: Storages) -> None:
+    def second(*_: object) -> tuple[SignatureLine, ...]:
+        with pytest.raises(UnavailableError) as caught:
+            open_raw(storages).publish(0.01)
+        assert caught.value.code == "busy"
+        return ()
+
+    policy = make_policy(POLICY.logs, POLICY.witnesses, [], None)
+    log = open_raw(storages, replace(SETTINGS, cosign=second, policy=policy))
+    log.publish(5)
+
+
+def test_a_public_checkpoint_that_is_damaged_is_not_published_over(storages: Storages) -> None:
+    log = open_raw(storages)
+    log.append(entries(0, 5))
+    log.publish(5)
+    log.public.replace("checkpoint", b"hello\n")
+    with pytest.raises(VerificationError) as caught:
+        log.publish(5)
+    assert caught.value.code == "log_state"
+
+
+@pytest.mark.parametrize("fail_at", [1, 2, 3, 4])
+def test_a_failed_flush_ends_the_writer_and_not_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail_at: int
+) -> None:
+    def fresh() -> Log:
+        return open_raw((DirectoryStorage(tmp_path / "log"), DirectoryStorage(tmp_path / "state")))
+
+    log = fresh()
+    log.append(entries(0, 5))
+    calls = 0
+    real = os.fsync
+
+    def failing(descriptor: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == fail_at:
+            raise OSError(errno.EIO, "injected")
+        real(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", failing)
+        for _ in range(2):
+            with pytest.raises(UnavailableError) as caught:
+                log.append(entries(5, 8))
+            assert caught.value.code == "storage_failed"
+            assert calls == fail_at  # not one flush more
+    other = fresh()
+    assert other.append(entries(5, 8)) == (5, 6, 7)
+    require_whole(other, 8)
+    other.publish(5)
+    fsck(other.public, other.private)
 
 
 def test_cosigning_without_policy_is_refused(storages: Storages) -> None:

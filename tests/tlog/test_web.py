@@ -277,6 +277,12 @@ def test_requests_of_one_connection_do_not_mix(url: str) -> None:
     assert answer.index(b"one") < answer.index(b"two")
 
 
+def test_answers_on_a_kept_connection_do_not_wait_for_acknowledgements(url: str) -> None:
+    with httpx.Client() as client:
+        seconds = [client.post(f"{url}/echo", content=b"hi").elapsed.total_seconds() for _ in range(20)]
+    assert min(seconds[1:]) < 0.03  # a delayed acknowledgement takes 0.04
+
+
 # Addresses
 
 

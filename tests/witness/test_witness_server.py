@@ -17,7 +17,7 @@ import pytest
 
 from tlog import web
 from tlog.cosignature import verify_cosignature
-from tlog.errors import UnavailableError
+from tlog.errors import UnavailableError, VerificationError
 from tlog.keys import make_cosigner_key
 from tlog.note import open_note, parse_note
 from witness.decide import Refuse
@@ -237,6 +237,15 @@ def test_other_paths_and_methods_are_refused(url: str) -> None:
     assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
     for path in ("/", "/docs", "/openapi.json", "/add-checkpoint/"):
         assert httpx.get(url + path).status_code == 404
+
+
+def test_a_damaged_database_is_not_held_against_the_log(store: Any, log: Any, sim: Any) -> None:
+    class Damaged(Witness):
+        def add_checkpoint(self, body: bytes) -> Any:
+            raise VerificationError("witness: the database is damaged", code="state_lost")
+
+    with running(make_app(Damaged(store, [sim.make_cosigner()]))) as address:
+        assert httpx.post(f"{address}/add-checkpoint", content=log.body(0, 5)).status_code == 500
 
 
 def test_a_connection_is_kept_for_more_requests(url: str, log: Any) -> None:

@@ -1,0 +1,665 @@
+"""The store: what one transaction keeps, what a failed one leaves, and that a delete leaves no byte."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import secrets
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+import memory.store
+from memory import event, store_erase, vfs
+from memory.model import fact_id
+from memory.rows import EventRow, FactRow, TenantRow
+from memory.search import make_document, make_match, scope_token
+from memory.store import Store, open_store
+from memory.store_write import NewFact, Txn
+from memory.vault import Vault
+from tlog.errors import Error, MalformedError, RefusedError, UnavailableError, VerificationError
+
+NOW = 1_900_000_000_000_000
+AGENT = b"\x0a" * 32
+OTHER_AGENT = b"\x0b" * 32
+
+
+def sign(commitment: bytes) -> bytes:
+    return b"signed:" + commitment
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = make_store(tmp_path)
+    yield opened
+    opened.close()
+
+
+def make_store(folder: Path) -> Store:
+    keys = folder / "keys"
+    keys.mkdir(mode=0o700, exist_ok=True)
+    return open_store(folder / "store.db", Vault(keys))
+
+
+def tenant_of(txn: Txn, name: str = "acme") -> TenantRow:
+    return txn.make_tenant(name, name.encode().ljust(32, b"\0"))
+
+
+def key_tag(key: str) -> bytes:
+    return b"k:" + key.encode()
+
+
+def add(
+    txn: Txn,
+    text: str,
+    *,
+    key: str | None = None,
+    value: str | None = None,
+    acts: dict[str, tuple[bytes, ...]] | None = None,
+    outcome: str = "stored",
+    status: Any = "active",
+    agent: bytes = AGENT,
+    tenant: str = "acme",
+    now: int = NOW,
+) -> EventRow:
+    recorded_at = txn.stamp(now)
+    content = {
+        "tenant": tenant,
+        "agent": "ops",
+        "client": "desk",
+        "key": key,
+        "value": value,
+        "text": text,
+        "valid_from": recorded_at,
+        "recorded_at": recorded_at,
+        "flags": [],
+    }
+    row = tenant_of(txn, tenant)
+    made = txn.add_event(row, "write", content, sign=sign, acts=acts, details={"outcome": outcome})
+    txn.add_fact(
+        made,
+        NewFact(
+            agent_tag=agent,
+            key_tag=None if key is None else key_tag(key),
+            subject_tag=None,
+            text_tag=b"t:" + text.encode(),
+            status=status,
+            valid_from=recorded_at,
+            declared=False,
+            valid_until=None,
+            recorded_at=recorded_at,
+        ),
+    )
+    txn.index_fact(made.seq, make_document(scope_token(agent), content))
+    return made
+
+
+def stored(store: Store, text: str, **options: Any) -> EventRow:
+    with store.write() as txn:
+        return add(txn, text, **options)
+
+
+def facts_of(store: Store, key: str) -> tuple[FactRow, ...]:
+    with store.read() as view:
+        return view.facts_of_key(1, key_tag(key))
+
+
+def found(store: Store, query: str, agent: bytes = AGENT) -> list[int]:
+    match = make_match(scope_token(agent), query)
+    assert match is not None
+    with store.read() as view:
+        return [seq for seq, _ in view.search(1, agent, match, ("active",), 100)[0]]
+
+
+def erase(store: Store, *seqs: int) -> int:
+    with store.write() as txn:
+        targets = tuple(txn.view.commitments(seqs).values())
+        content = {"recorded_at": txn.stamp(NOW)}
+        tombstone = txn.add_event(
+            tenant_of(txn), "erase", content, sign=sign, acts={"erases": targets}, details={"number": 1}
+        )
+        return store_erase.erase_contents(txn, 1, seqs, tombstone.seq)
+
+
+# Opening
+
+
+def test_makes_a_private_enough_file_with_the_settings_of_every_connection(store: Store) -> None:
+    with store.read() as view:
+        for name, expected in (
+            ("journal_mode", "wal"),
+            ("synchronous", 2),
+            ("secure_delete", 1),
+            ("temp_store", 2),
+            ("auto_vacuum", 0),
+            ("max_page_count", vfs.MAX_PAGES),
+        ):
+            assert view.rows(f"PRAGMA {name}") == [(expected,)], name
+        assert view.connection.open_vfs == vfs.NAME
+        assert view.rows("SELECT v FROM search_config WHERE k = 'secure-delete'") == [(1,)]
+
+
+def test_no_index_holds_plaintext(store: Store) -> None:
+    """Only rowid tables, so that content has one place; indexes are on tags, numbers and statuses."""
+    allowed = {
+        *("tenant", "tenant_seq", "number", "name_tag", "seq", "target", "status", "source", "word_count"),
+        *("agent_tag", "key_tag", "subject_tag", "text_tag", "value_tag", "request_tag", "token_hash"),
+        *("commitment", "expires_at"),
+    }
+    with store.read() as view:
+        indexes = [name for (name,) in view.rows("SELECT name FROM sqlite_schema WHERE type = 'index'")]
+        for name in indexes:
+            if not name.startswith("sqlite_autoindex_search") and not name.startswith(
+                "sqlite_autoindex_meta"
+            ):
+                columns = {row[2] for row in view.rows(f"PRAGMA index_info({name})")}
+                assert columns <= allowed, name
+
+
+def test_a_second_opening_finds_what_the_first_made(tmp_path: Path) -> None:
+    first = make_store(tmp_path)
+    made = stored(first, "kept")
+    first.close()
+    second = make_store(tmp_path)
+    with second.read() as view:
+        row = view.event_by_seq(made.seq)
+    assert row is not None
+    assert row.commitment == made.commitment
+    second.close()
+
+
+def test_many_first_openings_at_once_make_one_store(tmp_path: Path) -> None:
+    failed: list[BaseException] = []
+    start = threading.Barrier(6)
+
+    def first_use() -> None:
+        start.wait()
+        try:
+            mine = make_store(tmp_path)
+            stored(mine, "one")
+            mine.close()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=first_use) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    last = make_store(tmp_path)
+    with last.read() as view:
+        assert view.counts()["statements"] == 6
+    last.close()
+
+
+def test_refuses_another_database(tmp_path: Path) -> None:
+    with contextlib.closing(apsw.Connection(str(tmp_path / "store.db"))) as other:
+        other.execute("CREATE TABLE t (x)")
+    with pytest.raises(MalformedError, match="another SQLite database"):
+        make_store(tmp_path)
+
+
+def test_refuses_a_newer_store(tmp_path: Path) -> None:
+    make_store(tmp_path).close()
+    with contextlib.closing(apsw.Connection(str(tmp_path / "store.db"))) as other:
+        other.execute("PRAGMA user_version = 99")
+    with pytest.raises(MalformedError, match="found version 99"):
+        make_store(tmp_path)
+
+
+def test_refuses_what_is_no_database(tmp_path: Path) -> None:
+    (tmp_path / "store.db").write_bytes(b"not a database, and long enough to be looked at" * 100)
+    with pytest.raises(VerificationError):
+        make_store(tmp_path)
+
+
+@pytest.mark.parametrize("make", ["folder", "missing"])
+def test_refuses_a_path_that_can_hold_no_file(tmp_path: Path, make: str) -> None:
+    keys = tmp_path / "keys"
+    keys.mkdir(mode=0o700)
+    path = tmp_path / ("store.db" if make == "folder" else "nowhere/store.db")
+    if make == "folder":
+        path.mkdir()
+    with pytest.raises(MalformedError, match="expected a home that can be written"):
+        open_store(path, Vault(keys))
+
+
+def unprivileged(act: Callable[[], None]) -> str:
+    """What `act` raises when run by somebody who may not write here: root may write anywhere."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        message = "nothing raised"
+        try:
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+            act()
+        except Error as error:
+            message = f"{type(error).__name__}: {error.message}"
+        except BaseException as error:
+            message = repr(error)
+        os.write(writing, message.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as answer:
+        said = answer.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def test_a_read_only_home_is_named(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    make_store(home).close()
+    folders = [home, *home.parents][: len(home.parents) - 1]
+    before = {folder: stat.S_IMODE(folder.stat().st_mode) for folder in folders}
+    try:
+        for folder in folders:
+            folder.chmod(0o755)
+        for path in home.iterdir():
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        home.chmod(0o555)
+        said = unprivileged(lambda: stored(open_store(home / "store.db", Vault(home / "keys")), "x") and None)
+    finally:
+        for folder, mode in before.items():
+            folder.chmod(mode)
+    assert said.startswith("MalformedError: expected a home that can be written"), said
+
+
+# Statements
+
+
+def test_a_statement_opens_its_commitment_and_waits_in_the_outbox(store: Store) -> None:
+    made = stored(store, "the sky is blue")
+    assert made.content is not None
+    assert made.content_salt is not None
+    event.open_content(made.commitment, made.link, made.link_salt, made.content, made.content_salt)
+    link = event.decode_link(made.link)
+    assert (link.kind, link.seq, link.tenant_seq) == ("write", 1, 1)
+    assert made.entry == sign(made.commitment)
+    with store.read() as view:
+        assert [row.seq for row in view.unlogged(10)] == [1]
+        assert view.last_logged_index() == -1
+        assert view.event(1, made.commitment) == view.event(1, made.commitment[:16]) == made
+        assert view.event(2, made.commitment) is None
+
+
+def test_numbers_are_dense_for_store_and_tenant_also_after_an_undone_write(store: Store) -> None:
+    stored(store, "one")
+    stored(store, "other", tenant="umbrella")
+    with pytest.raises(ZeroDivisionError), store.write() as txn:
+        add(txn, "undone")
+        raise ZeroDivisionError
+    made = stored(store, "two")
+    link = event.decode_link(made.link)
+    assert (link.seq, link.tenant_seq) == (3, 2)
+
+
+def test_an_undone_write_leaves_nothing(store: Store) -> None:
+    with pytest.raises(ZeroDivisionError), store.write() as txn:
+        add(txn, "zanzibar", key="k")
+        raise ZeroDivisionError
+    assert facts_of(store, "k") == ()
+    with store.read() as view:
+        assert view.counts() == {
+            "statements": 0,
+            "unlogged": 0,
+            "facts": 0,
+            "tenants": 0,
+            "erasures": 0,
+        }
+        assert view.last_recorded_at() == 0
+    stored(store, "something")
+    assert found(store, "zanzibar") == []
+
+
+def test_recorded_at_goes_on_when_the_clock_goes_back(store: Store) -> None:
+    stored(store, "first", now=NOW)
+    stored(store, "second", now=NOW - 10**12)
+    stored(store, "third", now=NOW)
+    with store.read() as view:
+        times = [view.facts_by_seq(1, AGENT, (seq,))[0].recorded_at for seq in (1, 2, 3)]
+        assert times == [NOW, NOW + 1, NOW + 2]
+        assert view.last_recorded_at() == NOW + 2
+
+
+def test_recorded_at_must_be_the_stamp(store: Store) -> None:
+    stored(store, "first", now=NOW)
+    with pytest.raises(MalformedError, match="stamp"), store.write() as txn:
+        txn.add_event(tenant_of(txn), "write", {"recorded_at": NOW}, sign=sign)
+
+
+@pytest.mark.parametrize("target", [b"\x00" * 32, b"short"])
+def test_an_act_names_a_statement_there_is(store: Store, target: bytes) -> None:
+    stored(store, "first")
+    with pytest.raises(MalformedError), store.write() as txn:
+        add(txn, "second", acts={"retires": (target,)})
+
+
+def test_an_act_never_reaches_another_tenant(store: Store) -> None:
+    made = stored(store, "theirs", tenant="umbrella")
+    with pytest.raises(MalformedError, match="of its tenant"), store.write() as txn:
+        add(txn, "mine", acts={"retires": (made.commitment,)})
+
+
+def test_acts_change_the_status_of_their_targets(store: Store) -> None:
+    old = stored(store, "old", key="k")
+    new = stored(store, "new", key="k", acts={"retires": (old.commitment,)}, outcome="superseded")
+    first, second = facts_of(store, "k")
+    assert (first.status, first.replaced_by) == ("superseded", new.seq)
+    assert first.replaced_at == second.recorded_at
+    assert second.status == "active"
+    with store.read() as view:
+        (act,) = view.acts_on(1, old.seq)
+    assert (act.seq, act.act, act.recorded_at) == (new.seq, "retires", second.recorded_at)
+
+
+def test_log_indexes_are_kept_and_never_changed(store: Store) -> None:
+    first, second = stored(store, "one"), stored(store, "two")
+    with store.write() as txn:
+        txn.set_entry_indexes([(first.seq, 7)])
+    with store.write() as txn:
+        txn.set_entry_indexes([(first.seq, 7)])
+    with pytest.raises(VerificationError) as caught, store.write() as txn:
+        txn.set_entry_indexes([(second.seq, 8), (first.seq, 9)])
+    assert caught.value.code == "index_changed"
+    with store.read() as view:
+        assert [row.seq for row in view.unlogged(10)] == [second.seq]
+        assert view.last_logged_index() == 7
+
+
+def test_a_reader_sees_one_moment(store: Store) -> None:
+    stored(store, "before")
+    with store.read() as view:
+        assert view.counts()["statements"] == 1
+        stored(store, "meanwhile")
+        assert view.counts()["statements"] == 1
+    with store.read() as view:
+        assert view.counts()["statements"] == 2
+
+
+# Scope
+
+
+def test_reads_stay_in_their_scope(store: Store) -> None:
+    mine = stored(store, "shared words")
+    theirs = stored(store, "shared words", agent=OTHER_AGENT)
+    with store.read() as view:
+        assert view.fact(1, AGENT, theirs.commitment) is None
+        assert view.facts_by_seq(1, AGENT, (mine.seq, theirs.seq))[0].seq == mine.seq
+        assert view.facts_by_seq(2, AGENT, (mine.seq,)) == ()
+    assert found(store, "shared") == [mine.seq]
+    assert found(store, "shared", OTHER_AGENT) == [theirs.seq]
+
+
+def test_a_scope_token_in_a_text_opens_nothing(store: Store) -> None:
+    stored(store, f"{scope_token(OTHER_AGENT)} words of the first agent")
+    assert found(store, "words", OTHER_AGENT) == []
+
+
+# Words
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("今日は成語しりとりをした", "しりとり"),
+        ("设备清单", "设备"),
+        ("设备清单", "单"),
+        ("お茶が好き", "茶"),
+        ("GPT设备 is new", "gpt"),
+        ("서울에서 만났다", "서울"),
+        ("ตู้เย็นอยู่ในครัว", "ตู้เย็น"),
+        ("हिन्दी में लिखा", "हिन्दी"),
+        ("Crème brûlée at Café Zoë", "creme brulee"),
+        ("ｆｕｌｌ width", "full"),
+        ("deployments fail on Mondays", "deployment failed monday"),
+        ("checkout-api/region is set", "checkout_api region"),
+        ("who are you", "who are you"),
+        ("an 8e2f3c1a-77aa-4c1e-9d52-1234567890ab here", "8e2f3c1a-77aa-4c1e-9d52-1234567890ab"),
+    ],
+)
+def test_finds(store: Store, text: str, query: str) -> None:
+    made = stored(store, text)
+    stored(store, "nothing of that sort")
+    assert found(store, query) == [made.seq]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *('a/b"c', 'x" OR scope : "1', "NEAR(a b)", "body : x", "a* OR b", "x AND NOT y", "^x", "{key} : x"),
+        *(
+            "x - y",
+            "a'b",
+            "x\\",
+            "x;--",
+            "(((x",
+            "x\u200bx",
+            "\ud800x",
+            "é" * 10_000,
+            "x " * 100_000,
+            "1" * 100_000,
+        ),
+    ],
+)
+def test_any_query_is_data(store: Store, query: str) -> None:
+    stored(store, "nothing like it at all", agent=OTHER_AGENT)
+    match = make_match(scope_token(AGENT), query)
+    if match is not None:
+        with store.read() as view:
+            assert view.search(1, AGENT, match, ("active",), 10) == ((), 0)
+
+
+@pytest.mark.parametrize("query", ["", " ", "***", '"', "🎉", "\n\t", "-/-"])
+def test_a_query_without_words_asks_nothing(query: str) -> None:
+    assert make_match("1", query) is None
+
+
+def test_words_of_a_key_weigh_more(store: Store) -> None:
+    text = stored(store, "the region was mentioned once")
+    key = stored(store, "it was mentioned once", key="region")
+    assert found(store, "region") == [key.seq, text.seq]
+
+
+# Tokens
+
+
+def test_a_token_holds_once_until_it_expires(store: Store) -> None:
+    stored(store, "x")
+    with store.write() as txn:
+        txn.add_token(1, b"a" * 32, "forget", b"bound", NOW + 100)
+        txn.add_token(1, b"b" * 32, "forget", b"bound", NOW + 10)
+    with store.write() as txn:
+        assert txn.take_token(1, b"a" * 32, "reaffirm", NOW) is None
+        assert txn.take_token(2, b"a" * 32, "forget", NOW) is None
+        taken = txn.take_token(1, b"a" * 32, "forget", NOW)
+        assert taken is not None
+        assert taken.bound == b"bound"
+        assert txn.take_token(1, b"a" * 32, "forget", NOW) is None
+        assert txn.take_token(1, b"b" * 32, "forget", NOW + 10) is None
+
+
+def test_a_token_taken_in_an_undone_transaction_still_holds(store: Store) -> None:
+    stored(store, "x")
+    with store.write() as txn:
+        txn.add_token(1, b"a" * 32, "forget", b"bound", NOW + 100)
+    with pytest.raises(RefusedError), store.write() as txn:
+        txn.take_token(1, b"a" * 32, "forget", NOW)
+        raise RefusedError("no")
+    with store.write() as txn:
+        assert txn.take_token(1, b"a" * 32, "forget", NOW) is not None
+
+
+# Failures
+
+
+def test_a_full_disk_leaves_the_store_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = make_store(tmp_path)
+    first = stored(full, "there before")
+    with full.read() as view:
+        pages = view.rows("PRAGMA page_count")[0][0]
+    full.close()
+    settings = [one for one in memory.store._PRAGMAS if one[0] != "max_page_count"]
+    settings.append(("max_page_count", str(pages + 2), pages + 2))
+    monkeypatch.setattr(memory.store, "_PRAGMAS", tuple(settings))
+    with pytest.raises(UnavailableError) as caught:
+        stored(full, "z" * 200_000)
+    assert caught.value.code == "disk_full"
+    assert "zzz" not in caught.value.message
+    with full.read() as view:
+        assert view.counts()["statements"] == 1
+    monkeypatch.undo()
+    full.close()
+    assert stored(full, "there after").seq == first.seq + 1
+    assert full.check() == ()
+    full.close()
+
+
+def test_a_lock_that_is_not_given_up_is_busy(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored(store, "x")
+    monkeypatch.setattr(memory.store, "BUSY_MILLISECONDS", 50)
+    store.close()
+    with contextlib.closing(apsw.Connection(str(store.path))) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(UnavailableError) as caught:
+            stored(store, "y")
+        assert caught.value.code == "busy"
+    assert stored(store, "y").seq == 2
+
+
+def test_a_reader_that_stays_keeps_the_wal(store: Store) -> None:
+    stored(store, "x")
+    with store.read() as view:
+        view.counts()
+        stored(store, "y")
+        assert not store.checkpoint_truncate(0.05)
+    assert store.checkpoint_truncate()
+    assert (store.path.parent / "store.db-wal").stat().st_size == 0
+
+
+def test_a_torn_wal_loses_only_what_was_torn(tmp_path: Path) -> None:
+    """A copy of the files as a crash leaves them: the last bytes of the log are missing."""
+    live = make_store(tmp_path)
+    for number in range(5):
+        stored(live, f"fact {number}")
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for name in ("store.db", "store.db-wal"):
+        (copy / name).write_bytes((tmp_path / name).read_bytes())
+    live.close()
+    with (copy / "store.db-wal").open("r+b") as wal:
+        wal.truncate((copy / "store.db-wal").stat().st_size - 7)
+    torn = make_store(copy)
+    with torn.read() as view:
+        assert view.counts()["statements"] == 4
+    assert torn.check() == ()
+    torn.close()
+
+
+# Erasing
+
+
+def test_an_erased_statement_keeps_its_link_and_hash(store: Store) -> None:
+    made = stored(store, "quartz zebra", key="k", value="v")
+    assert erase(store, made.seq) == 1
+    assert erase(store, made.seq) == 0
+    assert facts_of(store, "k") == ()
+    assert found(store, "quartz") == []
+    with store.read() as view:
+        row = view.event_by_seq(made.seq)
+    assert row is not None
+    assert row.content is None
+    assert row.content_salt is None
+    event.open_link(row.commitment, row.link, row.link_salt, row.content_hash)
+
+
+def test_what_an_erased_statement_ended_is_known_to_have_a_lost_end(store: Store) -> None:
+    old = stored(store, "old", key="k")
+    new = stored(store, "new", key="k", acts={"retires": (old.commitment,)})
+    with store.read() as view:
+        assert not view.has_lost_ends(1, key_tag("k"))
+    erase(store, new.seq)
+    with store.read() as view:
+        assert view.has_lost_ends(1, key_tag("k"))
+    (fact,) = facts_of(store, "k")
+    assert fact.end_erased
+    assert fact.id == fact_id(old.commitment)
+
+
+def churn(store: Store, seed: int, rounds: int = 3, writes: int = 150) -> tuple[list[str], list[str]]:
+    """Random marks of facts that were erased, and of facts that are still there."""
+    choose = random.Random(seed)
+    live: dict[int, tuple[str, str, str]] = {}
+    dead: list[str] = []
+    for _ in range(rounds):
+        for _ in range(writes):
+            marks = (secrets.token_hex(12), secrets.token_hex(12), secrets.token_hex(12))
+            filler = " ".join(secrets.token_hex(4) for _ in range(choose.choice((0, 3, 10, 40, 120))))
+            made = stored(store, f"{marks[2]} {filler}", key=marks[0], value=marks[1])
+            live[made.seq] = marks
+        for _ in range(8):
+            seqs = choose.sample(sorted(live), 8)
+            assert erase(store, *seqs) == 8
+            for seq in seqs:
+                dead += live.pop(seq)
+    return dead, [mark for marks in live.values() for mark in marks]
+
+
+def scan(folder: Path, marks: list[str]) -> int:
+    """How many marks the files hold, whole or, as an index of words compresses prefixes, their second half."""
+    data = b"".join(path.read_bytes() for path in sorted(folder.glob("store.db*")))
+    return sum(1 for mark in marks if mark[12:].encode() in data)
+
+
+def test_erasing_leaves_no_byte_of_content(tmp_path: Path) -> None:
+    clean = make_store(tmp_path)
+    dead, live = churn(clean, seed=1)
+    assert clean.checkpoint_truncate()
+    clean.close()
+    assert scan(tmp_path, dead) == 0
+    assert scan(tmp_path, live) == len(live)
+    assert clean.check() == ()
+    with clean.write() as txn:
+        txn.connection.execute("INSERT INTO search (search, rank) VALUES ('integrity-check', 0)")
+    clean.close()
+
+
+def test_the_scan_finds_what_a_store_without_the_settings_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control of the test above: the same writes and erasures, secure_delete and file layer switched off."""
+    settings = [one for one in memory.store._PRAGMAS if one[0] != "secure_delete"]
+    monkeypatch.setattr(memory.store, "_PRAGMAS", (*settings, ("secure_delete", "OFF", 0)))
+    monkeypatch.setattr(memory.store.vfs, "register", lambda: None)
+    dirty = make_store(tmp_path)
+    with dirty.write() as txn:
+        txn.connection.execute("INSERT INTO search (search, rank) VALUES ('secure-delete', 0)")
+    dead, live = churn(dirty, seed=1)
+    assert dirty.checkpoint_truncate()
+    dirty.close()
+    assert scan(tmp_path, live) == len(live)
+    assert scan(tmp_path, dead) > len(dead) // 10
+
+
+def test_what_an_open_reader_pins_is_still_in_the_files(store: Store) -> None:
+    """Why an erasure waits for the checkpoint: until then the old pages are there."""
+    mark = secrets.token_hex(12)
+    made = stored(store, mark)
+    assert store.checkpoint_truncate()
+    with store.read() as view:
+        view.counts()
+        erase(store, made.seq)
+        assert not store.checkpoint_truncate(0.05)
+        assert scan(store.path.parent, [mark]) == 1
+    assert store.checkpoint_truncate()
+    assert scan(store.path.parent, [mark]) == 0
