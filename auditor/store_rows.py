@@ -192,14 +192,15 @@ class _Reader:
 def _typed(row: Sequence[Any], types: str) -> list[Any] | None:
     """The values of a row, texts decoded; None if one of them is not of its type."""
     values: list[Any] = []
+    value: Any
     for value, kind in zip(row, types, strict=True):
         if value is None and kind.isupper():
             values.append(None)
-        elif type(value) is not _TYPES[kind.lower()]:
+        elif not isinstance(value, _TYPES[kind.lower()]):
             return None
         elif kind.lower() == "t":
             # Not UTF-8: a text that no store writes, and that equals none of ours.
-            values.append(str(bytes(value), "utf-8", "backslashreplace"))
+            values.append(str(value, "utf-8", "backslashreplace"))
         else:
             values.append(value)
     return values

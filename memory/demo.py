@@ -70,7 +70,7 @@ def run_demo(keep: str | None, facts: str | None) -> int:
             _publish(home)
             _show_provenance(home, fact_id)
             _hand_out(home, place, fact_id)
-            _erase(home, place, facts)
+            _erase(home, facts)
             _publish(home)
             _audit(place)
             _tamper(place)
@@ -212,13 +212,13 @@ def _hand_out(home: Any, place: Place, fact_id: str) -> None:
     must(done.returncode == 0, "receipt and proof verify offline")
 
 
-def _erase(home: Any, place: Place, facts: str | None) -> None:
+def _erase(home: Any, facts: str | None) -> None:
     step(7, "A person is erased")
     memory = desk(home)
     needles = subject_needles(facts_file(facts), PERSON)
-    must(_hits(place.home, needles) > 0, "the scan finds the person before the erasure")
+    must(_hits(home, needles) > 0, "the scan finds the person before the erasure")
     say(
-        f"before: a byte scan of the home finds {_hits(place.home, needles)} places for {len(needles)} needles"
+        f"before: a byte scan of the home finds {_hits(home, needles)} places for {len(needles)} needles"
     )
     preview = memory.forget_preview(subject=PERSON)
     mentions = [one["id"] for one in preview["preview"]["mentions"]]
@@ -232,7 +232,7 @@ def _erase(home: Any, place: Place, facts: str | None) -> None:
     must(done["state"] == "closed_complete", "the erasure of the person is complete")
     say("the manifest, signed and logged, without a word of what was erased:")
     say(manifest_text(Path(done["manifest"]).read_bytes()))
-    left = _hits(place.home, needles)
+    left = _hits(home, needles)
     must(left == 0, "a byte scan of the whole home finds nothing of the person")
     say(f"after: the same scan finds {left}; as a control it does find a colleague who was not erased")
 
@@ -245,11 +245,9 @@ def _forget(memory: Any, what: str, **selection: Any) -> dict[str, Any]:
     return done
 
 
-def _hits(home: Path, needles: tuple[str, ...]) -> int:
+def _hits(home: Any, needles: tuple[str, ...]) -> int:
     """How often a byte scan of the home finds a needle; it has to find a colleague who stays, or proves nothing."""
-    from auditor.residue import scan_files
-
-    result = scan_files(home, needles, canary=COLLEAGUE)
+    result = home.scan(needles, canary=COLLEAGUE)
     must(result.control_found, "the scan finds a colleague who is not erased (control)")
     must(not result.not_read, "the scan reads every file of the home")
     return sum(hit.count for hit in result.hits)

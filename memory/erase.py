@@ -108,7 +108,7 @@ def preview(parts: Parts, principal: Principal, **selector: Any) -> dict[str, An
         selection = select(view, scope, request)
         mentions = mentioned(view, scope, request, selection)
     guard = request.guard or request.default_guard
-    token = secrets.token_urlsafe(32)
+    token = secrets.token_hex(32)
     expires_at = now + TOKEN_SECONDS * 1_000_000
     with parts.store.write() as txn:
         bound = _bound(scope, principal, request, guard, selection.digest())

@@ -79,16 +79,10 @@ class Store:
         """True once the main file holds everything and the WAL is empty; False if a reader pins it until then."""
         until = time.monotonic() + deadline_seconds
         with self._connection() as connection:
-            while True:
-                try:
-                    busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
-                except apsw.BusyError:
-                    busy = 1
-                if not busy:
-                    return True
-                if time.monotonic() >= until:
-                    return False
-                time.sleep(0.01)
+            try:
+                return _truncate_wal(connection, until)
+            finally:
+                connection.set_busy_timeout(BUSY_MILLISECONDS)
 
     def check(self) -> tuple[str, ...]:
         """What SQLite's own integrity check finds; empty if the file is sound."""
@@ -192,6 +186,22 @@ def _has_schema(connection: apsw.Connection) -> bool:
     if tables:
         raise MalformedError("expected a store, found another SQLite database")
     return False
+
+
+def _truncate_wal(connection: apsw.Connection, until: float) -> bool:
+    while True:
+        left_seconds = max(until - time.monotonic(), 0.0)
+        # SQLite waits for readers itself, as long as for any lock; here it is the caller who says how long.
+        connection.set_busy_timeout(min(int(left_seconds * 1000), BUSY_MILLISECONDS))
+        try:
+            busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
+        except apsw.BusyError:
+            busy = 1
+        if not busy:
+            return True
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.01)
 
 
 def _roll_back(connection: apsw.Connection) -> None:

@@ -225,6 +225,7 @@ def _with_end(fact: FactState, facts: Mapping[bytes, FactState], ends: Mapping[b
         ends_at=min(bounds, default=None),
         replaced_at=ended.at,
         replaced_by=ended.seq,
+        followed_by=ended.by,
         end_erased=erased,
     )
 

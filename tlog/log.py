@@ -291,10 +291,13 @@ class Log:
             raise VerificationError("log: the public checkpoint is not readable", code="log_state") from None
         return staging.parse_head(text, self.settings.origin)
 
+    def _signed(self) -> Head:
+        """The head that was signed last; the empty one before the first signature."""
+        return staging.parse_head(self.private.read(SIGNED), self.settings.origin)
+
     def _require_extends_all(self, state: State, published: Head) -> None:
         """Returns if the state extends every head that was signed, published or seen elsewhere."""
-        signed = staging.parse_head(self.private.read(SIGNED), self.settings.origin)
-        heads = [signed, published]
+        heads = [self._signed(), published]
         if not self._asked_known_heads:
             heads += self.settings.known_heads()
         for head in heads:
@@ -363,7 +366,8 @@ class Log:
 
     def _require_new(self) -> None:
         """Returns unless tiles or signatures show that there was a head once."""
-        if self.checkpoint() is not None or self.private.read(SIGNED) or self.public.names("tile/"):
+        heads = (self._published(), self._signed())
+        if any(head.size for head in heads) or self.public.names("tile/"):
             raise VerificationError("log state: the head is missing, the log is not new", code="rolled_back")
 
     def _covering(self, size: int) -> State:

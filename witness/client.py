@@ -188,13 +188,15 @@ class _Round:
         try:
             if isinstance(reply, UnavailableError):
                 raise reply
-            if reply.status == 409:
-                retry = replace(asked, old_size=self._conflict_size(asked, reply), retries=asked.retries + 1)
-                self.ask(exchanges, retry)
+            if reply.status != 409:
+                self._take(asked, reply)
                 return
-            self._take(asked, reply)
+            old_size = self._conflict_size(asked, reply)
         except Error as error:
             self.failures.append(_failure(asked.names, error))
+            return
+        # Outside the try: an error of our own log is not the witness's failure.
+        self.ask(exchanges, replace(asked, old_size=old_size, retries=asked.retries + 1))
 
     def _conflict_size(self, asked: _Asked, reply: Reply) -> int:
         """The size to prove from at the next try; RefusedError where no further try can help.

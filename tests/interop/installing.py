@@ -6,22 +6,35 @@ import os
 import shutil
 import subprocess
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
+INSTALL_SECONDS = 150.0  # for all tries together: a registry that hangs must not cost the run its time
 TRIES = 3
+
+_NOT_THERE = ("No matching distribution", "E404", "ETARGET", "Unable to locate package")
 
 
 class CannotInstall(Exception):
     """The peer cannot be had here today; the message says why."""
 
 
-def run(command: list[str], cwd: Path | None = None, timeout: int = 240, **environment: str) -> str:
+@dataclass(frozen=True)
+class Tool:
+    """An installed peer: the program, or the folder of its programs, and the version it gives itself."""
+
+    path: Path
+    version: str
+
+
+def run(command: list[str], cwd: Path | None = None, timeout: float = 120, **environment: str) -> str:
     """Standard output of a command that has to end with 0."""
     done = subprocess.run(
         command,
         cwd=cwd,
         env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
@@ -33,44 +46,69 @@ def run(command: list[str], cwd: Path | None = None, timeout: int = 240, **envir
 
 
 def install(command: list[str], what: str, cwd: Path | None = None) -> None:
-    """Runs an installing command, three times if need be; CannotInstall if it never succeeds."""
+    """Runs an installing command, three times if need be; CannotInstall if it never succeeds in time."""
+    deadline = time.monotonic() + INSTALL_SECONDS
+    reason = "never tried"
     for attempt in range(TRIES):
+        left = deadline - time.monotonic()
+        if left <= 0:
+            break
         try:
-            run(command, cwd, timeout=240)
+            run(command, cwd, timeout=left)
             return
-        except (RuntimeError, subprocess.TimeoutExpired, FileNotFoundError) as error:
-            last = error
-            time.sleep(2 * attempt)
-    raise CannotInstall(f"{what} could not be installed ({type(last).__name__})")
+        except FileNotFoundError:
+            raise CannotInstall(f"{what}: there is no {Path(command[0]).name} here") from None
+        except subprocess.TimeoutExpired:
+            reason = f"not had within {INSTALL_SECONDS:.0f} seconds"
+        except RuntimeError as error:
+            if any(word in str(error) for word in _NOT_THERE):
+                raise CannotInstall(f"{what}: its registry has no such package or version") from None
+            reason = f"{Path(command[0]).name} failed {attempt + 1} times"
+        time.sleep(2 * attempt)
+    raise CannotInstall(f"{what}: {reason}")
 
 
-def python(version: str | None = None) -> str:
-    """A Python of that version, or any that is new enough."""
-    arguments = ["sh", str(REPOSITORY / ".ci" / "find-python"), *([version] if version else [])]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise CannotInstall(f"no Python {version or '3.11'} that runs")
-    return done.stdout.strip()
+def python(*versions: str) -> str:
+    """A Python of the first of these versions that there is; without any, one that Muniment runs on."""
+    for version in versions or ("",):
+        done = subprocess.run(
+            ["sh", str(REPOSITORY / ".ci" / "find-python"), *([version] if version else [])],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode == 0:
+            return done.stdout.strip()
+    raise CannotInstall(f"no Python {' or '.join(versions) or '3.11 or newer'} that runs")
 
 
-def environment(folder: Path, packages: list[str], version: str | None = None) -> Path:
-    """The bin folder of a fresh virtual environment with these packages."""
+def environment(folder: Path, package: str, *versions: str) -> Path:
+    """The bin folder of a fresh virtual environment with the package."""
     place = folder / "environment"
-    run([python(version), "-m", "venv", str(place)])
-    install([str(place / "bin" / "pip"), "install", "--quiet", *packages], ", ".join(packages))
+    run([python(*versions), "-m", "venv", str(place)])
+    pip = [str(place / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+    install([*pip, "install", "--quiet", package], package)
     return place / "bin"
+
+
+def node_modules(folder: Path, package: str) -> Path:
+    """The folder, with the npm package in it; scripts in it may import that."""
+    if shutil.which("npm") is None or shutil.which("node") is None:
+        raise CannotInstall(f"{package}: there is no node and npm here")
+    (folder / "package.json").write_text('{"type":"module","private":true}', "utf-8")
+    install(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", package], package, folder)
+    return folder
 
 
 def apt(packages: list[str]) -> None:
     """Debian packages, installed as root where that is possible."""
+    what = ", ".join(packages)
     if shutil.which("apt-get") is None or os.geteuid() != 0:
-        raise CannotInstall(f"{', '.join(packages)}: needs apt-get as root")
+        raise CannotInstall(f"{what}: needs apt-get as root")
+    get = ["apt-get", "-o", "DPkg::Lock::Timeout=60", "-qq"]
+    wanted = [*get, "install", "-y", "--no-install-recommends", *packages]
     try:
-        install(
-            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], ", ".join(packages)
-        )
-    except CannotInstall:
-        install(["apt-get", "update", "-qq"], "the list of packages")
-        install(
-            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], ", ".join(packages)
-        )
+        install(wanted, what)
+    except CannotInstall:  # with no list of packages yet, or an old one
+        install([*get, "update"], "Debian's list of packages")
+        install(wanted, what)

@@ -1,18 +1,21 @@
-"""Real peers judge what Muniment writes: Go's sumdb packages, scitt-cose, aics-witness, @noble/post-quantum.
+"""Real peers judge what Muniment writes, and Muniment judges what they write.
 
-    python tests/interop/run.py
+    python tests/interop/run.py [PEER…]
 
 Each peer is installed for the run where it can be, in a folder of its own outside the project. One that cannot be
-installed today is reported as skipped and fails nothing; one that runs and disagrees fails the run. Ends with a
-table of what ran, what was skipped and why, and the line `interop: N passed, M failed, K skipped`.
+had today is reported as skipped, with the reason, and fails nothing; one that runs and disagrees fails the run.
+Every claim has a control: something changed that must be refused. Ends with a table of what each peer was asked,
+and the line `interop: N passed, M failed, K skipped`.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,54 +23,102 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 import peer_go
+import peer_go_log
 import peer_mldsa
 import peer_scitt
+import peer_transmute
 import peer_witness
-from installing import CannotInstall
-from sample import Sample, make_sample
+from installing import CannotInstall, Tool
+from judging import Judge, Row
+from sample import Bench, Sample, make_sample
+
+THREADS = 3
 
 
 @dataclass(frozen=True)
-class Row:
-    """What became of one peer."""
+class Peer:
+    """A peer, how it is installed and what it is asked."""
 
     name: str
-    result: str
-    detail: str
+    install: Callable[[Path], Tool]
+    checks: tuple[Callable[[Bench, Judge], None], ...]
 
 
-PEERS: tuple[tuple[str, Callable[[Sample, Path], str]], ...] = (
-    ("Go sumdb: notes, tiles, proofs", peer_go.check),
-    ("scitt-cose: statements, receipts", peer_scitt.check),
-    ("aics-witness: co-signs our log", peer_witness.check),
-    ("@noble/post-quantum: ML-DSA-44", peer_mldsa.check),
+@dataclass(frozen=True)
+class Report:
+    """What became of one peer."""
+
+    peer: Peer
+    version: str
+    seconds: float
+    rows: tuple[Row, ...]
+
+
+PEERS = (
+    Peer("Go sumdb/note, sumdb/tlog", peer_go.install, (*peer_go.CHECKS, *peer_go_log.CHECKS)),
+    Peer("scitt-cose", peer_scitt.install, peer_scitt.CHECKS),
+    Peer("@transmute/cose", peer_transmute.install, peer_transmute.CHECKS),
+    Peer("aics-witness", peer_witness.install, peer_witness.CHECKS),
+    Peer("@noble/post-quantum", peer_mldsa.install, peer_mldsa.CHECKS),
 )
 
 
-def judge(name: str, check: Callable[[Sample, Path], str], sample: Sample, folder: Path) -> Row:
-    """The row of one peer; whatever it raises is a failure of this run, not of the runner."""
-    folder.mkdir()
+def judge(peer: Peer, sample: Callable[[], Sample], folder: Path) -> Report:
+    """The report on one peer; whatever a check raises is a failure of that check, not of the runner."""
+    began = time.monotonic()
+    judge = Judge()
+    version = ""
+    place = folder / "peer"
+    place.mkdir(parents=True, mode=0o700)
     try:
-        return Row(name, "passed", check(sample, folder))
+        tool = peer.install(place)
+        version = tool.version
+        for number, check in enumerate(peer.checks):
+            own = folder / f"check-{number}"
+            own.mkdir(mode=0o700)
+            _ask(check, Bench(sample(), tool.path, own), judge)
     except CannotInstall as reason:
-        return Row(name, "skipped", str(reason))
-    except Exception as error:  # noqa: BLE001 -- the outermost loop: one peer's failure must not hide the others
+        judge.rows.append(Row("can be installed", "skipped", str(reason)))
+    except Exception as error:  # noqa: BLE001 -- an outermost loop: one peer must not hide the others
         traceback.print_exc()
-        return Row(name, "FAILED", f"{type(error).__name__}: {error}"[:200])
+        judge.broke("can be installed and asked", error)
+    return Report(peer, version, time.monotonic() - began, tuple(judge.rows))
+
+
+def _ask(check: Callable[[Bench, Judge], None], bench: Bench, judge: Judge) -> None:
+    try:
+        check(bench, judge)
+    except Exception as error:  # noqa: BLE001 -- likewise: one check must not hide the others
+        traceback.print_exc()
+        judge.broke((check.__doc__ or check.__name__).partition("\n")[0], error)
 
 
 def main() -> int:
-    with tempfile.TemporaryDirectory(prefix="interop-") as place:
-        sample = make_sample(Path(place) / "sample")
-        rows = [
-            judge(name, check, sample, Path(place) / f"peer-{number}")
-            for number, (name, check) in enumerate(PEERS)
+    wanted = [peer for peer in PEERS if not sys.argv[1:] or any(word in peer.name for word in sys.argv[1:])]
+    with (
+        tempfile.TemporaryDirectory(prefix="interop-") as place,
+        ThreadPoolExecutor(THREADS) as threads,
+        ThreadPoolExecutor(1) as maker,
+    ):
+        sample = maker.submit(make_sample, Path(place) / "sample")
+        jobs = [
+            threads.submit(judge, peer, sample.result, Path(place) / f"peer-{number}")
+            for number, peer in enumerate(wanted)
         ]
-    for row in rows:
-        print(f"{row.name:<36}{row.result:<9}{row.detail}")
-    counts = {result: sum(row.result == result for row in rows) for result in ("passed", "FAILED", "skipped")}
-    print(f"interop: {counts['passed']} passed, {counts['FAILED']} failed, {counts['skipped']} skipped")
-    return 1 if counts["FAILED"] else 0
+        reports = [job.result() for job in jobs]
+    return show(reports)
+
+
+def show(reports: list[Report]) -> int:
+    """Prints the table and the closing line; the exit code of the run."""
+    for report in reports:
+        print(f"\n{report.peer.name} {report.version} ({report.seconds:.0f} s)")
+        for row in report.rows:
+            print(f"  {row.result:<8} {row.claim}\n           {row.detail}")
+    results = [row.result for report in reports for row in report.rows]
+    passed, failed, skipped = (results.count(result) for result in ("passed", "FAILED", "skipped"))
+    print(f"\ninterop: {passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed or not results else 0
 
 
 if __name__ == "__main__":

@@ -251,10 +251,11 @@ def test_a_token_that_is_none_confirms_nothing(home: wiring.Home, token: Any) ->
 def test_a_token_is_bound_to_the_caller_and_the_selection(home: wiring.Home) -> None:
     week = write_week(home)
     token = home.memory(ME).forget_preview(subject=DANA)["confirm"]
-    others = [("default", "default", "desk"), ("default", "other", "cli"), ("other", "default", "cli")]
-    for names in others:
-        caller = with_all_scopes(make_principal(*names))
+    others = [make_principal(*names) for names in (("default", "other", "cli"), ("other", "default", "cli"))]
+    for caller in map(with_all_scopes, others):
         write(home, "Something of its own.", caller, subject=DANA)
+    desk = make_principal("default", "default", "desk")
+    for caller in map(with_all_scopes, (desk, *others)):
         with pytest.raises(RefusedError):
             home.memory(caller).forget(subject=DANA, confirm=token)
     token = home.memory(ME).forget_preview(key="dana/address")["confirm"]
@@ -464,6 +465,7 @@ def test_random_histories_leave_no_value_that_was_ever_erased(home: wiring.Home)
             assert found_in(home, *marks[person]) == set(marks[person])
             assert forget(home, subject=person)["state"] == "closed_complete"
             erased += marks[person]
+            write(home, f"Something else after {person}.", key=f"other/{number}", value=filler)
         assert found_in(home, *erased) == set()
 
 
@@ -592,6 +594,17 @@ def test_residue_in_another_file_of_the_home_is_found_and_said(home: wiring.Home
     assert [why["code"] for why in answer["why"]] == ["residue_found"]
     assert answer["residue"]["found"] == [{"class": "RESIDUE_FILE", "count": answer["residue"]["hits"]}]
     assert b"scully" not in Path(answer["manifest"]).read_bytes().lower()
+
+
+def test_words_of_a_kept_record_explain_only_what_is_in_the_store(home: wiring.Home) -> None:
+    write_week(home)
+    write(home, "Nobody else lives in Oak Lane.", key="oak-lane/other", value="nobody")
+    (home.path / "notes.txt").write_text("Oak Lane")
+    assert forget(home, subject=DANA)["residue"]["result"] == "found"
+    (home.path / "notes.txt").unlink()
+    write(home, "Dana Scully moved to Oak Lane.", subject=DANA)
+    answer = forget(home, subject=DANA)
+    assert (answer["residue"]["result"], answer["state"]) == ("clean", "closed_complete")
 
 
 def test_a_file_that_cannot_be_searched_leaves_the_scan_inconclusive(home: wiring.Home) -> None:

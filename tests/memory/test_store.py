@@ -184,7 +184,7 @@ def test_many_first_openings_at_once_make_one_store(tmp_path: Path) -> None:
             mine = make_store(tmp_path)
             stored(mine, "one")
             mine.close()
-        except BaseException as error:
+        except (Error, apsw.Error, OSError) as error:
             failed.append(error)
 
     threads = [threading.Thread(target=first_use) for _ in range(6)]
@@ -245,7 +245,7 @@ def unprivileged(act: Callable[[], None]) -> str:
             act()
         except Error as error:
             message = f"{type(error).__name__}: {error.message}"
-        except BaseException as error:
+        except (apsw.Error, OSError) as error:
             message = repr(error)
         os.write(writing, message.encode())
         os._exit(0)

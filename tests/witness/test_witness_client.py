@@ -211,11 +211,14 @@ def test_refuses_a_previous_size_outside_the_checkpoint(peers: Peers, previous: 
         peers.ask(20, previous)
 
 
-def test_an_error_of_our_own_log_is_not_hidden(peers: Peers, log: Any) -> None:
-    peers.add_honest(10)
+@pytest.mark.parametrize("size", [10, 7])
+def test_an_error_of_our_own_log_is_not_hidden(peers: Peers, log: Any, size: int) -> None:
+    peers.add_honest(size)
 
     def prove(old_size: int) -> tuple[bytes, ...]:
-        raise MalformedError("no such size")
+        if old_size == size:
+            raise MalformedError("no such size")
+        return tuple(log.prove(old_size, 20))
 
     with pytest.raises(MalformedError, match="no such size"):
         collect_cosignatures(peers.policy(), format_note(log.note(20)), prove, 10, LONG)

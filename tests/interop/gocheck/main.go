@@ -1,156 +1,70 @@
-// gocheck lets Go's own sumdb packages judge a log's files.
+// gocheck lets Go's own sumdb packages judge a log's files, and write a log of their own.
 //
-//	gocheck note FILE VKEY              opens a signed note with one verifier key and prints its text
-//	gocheck tree DIR SIZE ROOT          reads a tlog-tiles folder: every record proved under the base64 root
-//	gocheck consistency DIR OLD OLDROOT SIZE ROOT   proves that one tree extends the other
+//	gocheck note FILE VKEY...                       every key has signed the note; prints its text
+//	gocheck proof FILE VKEY ENTRY                   a tlog-proof shows the entry in the file ENTRY to be in the log
+//	gocheck tree DIR SIZE ROOT                      the tiles and entry bundles in DIR make the base64 root
+//	gocheck consistency DIR OLD OLDROOT SIZE ROOT   one tree extends the other
+//	gocheck path PATH                               what the tile path names: level, index and width
+//	gocheck sign ORIGIN DIR SIZE...                 writes a key, and checkpoints and proofs of a log and its fork
+//
+// It ends with 0 if all holds, with 1 if Go refuses what it was shown, with 2 if it could not look.
 package main
 
 import (
-	"encoding/base64"
-	"encoding/binary"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
-
-	"golang.org/x/mod/sumdb/note"
-	"golang.org/x/mod/sumdb/tlog"
 )
+
+func refuse(format string, values ...interface{}) {
+	fmt.Fprintf(os.Stderr, "refused: "+format+"\n", values...)
+	os.Exit(1)
+}
 
 func fail(format string, values ...interface{}) {
 	fmt.Fprintf(os.Stderr, "gocheck: "+format+"\n", values...)
-	os.Exit(1)
+	os.Exit(2)
 }
 
 func number(text string) int64 {
 	value, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
+	if err != nil || value < 0 {
 		fail("not a number: %s", text)
 	}
 	return value
 }
 
-// folder reads tiles as tlog-tiles names them, which leaves out the height that sumdb puts into a path.
-type folder string
-
-func (f folder) Height() int { return 8 }
-
-func (f folder) SaveTiles([]tlog.Tile, [][]byte) {}
-
-func (f folder) path(t tlog.Tile) string {
-	return filepath.Join(string(f), strings.Replace(t.Path(), "tile/8/", "tile/", 1))
-}
-
-func (f folder) ReadTiles(tiles []tlog.Tile) ([][]byte, error) {
-	var all [][]byte
-	for _, t := range tiles {
-		data, err := os.ReadFile(f.path(t))
-		if err != nil && t.W < 256 {
-			full := t
-			full.W = 256
-			data, err = os.ReadFile(f.path(full))
-			if err == nil {
-				data = data[:t.W*tlog.HashSize]
-			}
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, data)
+func read(name string) []byte {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		fail("%v", err)
 	}
-	return all, nil
-}
-
-// records gives the leaf hash of every entry, read from the bundles.
-func (f folder) records(size int64) []tlog.Hash {
-	var hashes []tlog.Hash
-	for bundle := int64(0); bundle*256 < size; bundle++ {
-		width := size - bundle*256
-		if width > 256 {
-			width = 256
-		}
-		t := tlog.Tile{H: 8, L: -1, N: bundle, W: int(width)}
-		name := strings.Replace(f.path(t), "tile/data/", "tile/entries/", 1)
-		data, err := os.ReadFile(name)
-		if err != nil {
-			fail("%v", err)
-		}
-		for int64(len(hashes)) < bundle*256+width {
-			if len(data) < 2 || len(data) < 2+int(binary.BigEndian.Uint16(data)) {
-				fail("bundle %d is cut short", bundle)
-			}
-			length := int(binary.BigEndian.Uint16(data))
-			hashes = append(hashes, tlog.RecordHash(data[2:2+length]))
-			data = data[2+length:]
-		}
-		if len(data) != 0 {
-			fail("bundle %d has bytes after its last entry", bundle)
-		}
-	}
-	return hashes
-}
-
-func hash(text string) tlog.Hash {
-	var root tlog.Hash
-	data, err := base64.StdEncoding.DecodeString(text)
-	if err != nil || len(data) != tlog.HashSize {
-		fail("not a root: %s", text)
-	}
-	copy(root[:], data)
-	return root
-}
-
-func checkTree(dir string, size int64, root tlog.Hash) {
-	f := folder(dir)
-	reader := tlog.TileHashReader(tlog.Tree{N: size, Hash: root}, f)
-	computed, err := tlog.TreeHash(size, reader)
-	if err != nil || computed != root {
-		fail("the tiles do not make the root: %v", err)
-	}
-	for index, leaf := range f.records(size) {
-		proof, err := tlog.ProveRecord(size, int64(index), reader)
-		if err != nil {
-			fail("record %d: %v", index, err)
-		}
-		if err := tlog.CheckRecord(proof, size, root, int64(index), leaf); err != nil {
-			fail("record %d: %v", index, err)
-		}
-	}
-	fmt.Printf("%d records proved\n", size)
+	return data
 }
 
 func main() {
-	arguments := os.Args[1:]
+	if len(os.Args) < 2 {
+		fail("usage: note | proof | tree | consistency | path | sign, see the source")
+	}
+	command, rest := os.Args[1], os.Args[2:]
 	switch {
-	case len(arguments) == 3 && arguments[0] == "note":
-		data, err := os.ReadFile(arguments[1])
-		if err != nil {
-			fail("%v", err)
+	case command == "note" && len(rest) >= 2:
+		fmt.Print(openNote(read(rest[0]), rest[1:]))
+	case command == "proof" && len(rest) == 3:
+		checkProof(read(rest[0]), rest[1], read(rest[2]))
+	case command == "tree" && len(rest) == 3:
+		checkTree(folder(rest[0]), number(rest[1]), hash(rest[2]))
+	case command == "consistency" && len(rest) == 5:
+		checkConsistency(folder(rest[0]), number(rest[1]), hash(rest[2]), number(rest[3]), hash(rest[4]))
+	case command == "path" && len(rest) == 1:
+		checkPath(rest[0])
+	case command == "sign" && len(rest) >= 3:
+		var sizes []int64
+		for _, size := range rest[2:] {
+			sizes = append(sizes, number(size))
 		}
-		verifier, err := note.NewVerifier(arguments[2])
-		if err != nil {
-			fail("%v", err)
-		}
-		opened, err := note.Open(data, note.VerifierList(verifier))
-		if err != nil {
-			fail("%v", err)
-		}
-		fmt.Print(opened.Text)
-	case len(arguments) == 4 && arguments[0] == "tree":
-		checkTree(arguments[1], number(arguments[2]), hash(arguments[3]))
-	case len(arguments) == 6 && arguments[0] == "consistency":
-		old, size := number(arguments[2]), number(arguments[4])
-		reader := tlog.TileHashReader(tlog.Tree{N: size, Hash: hash(arguments[5])}, folder(arguments[1]))
-		proof, err := tlog.ProveTree(size, old, reader)
-		if err != nil {
-			fail("%v", err)
-		}
-		if err := tlog.CheckTree(proof, size, hash(arguments[5]), old, hash(arguments[3])); err != nil {
-			fail("%v", err)
-		}
-		fmt.Println("consistent")
+		signLog(rest[0], rest[1], sizes)
 	default:
-		fail("usage: note FILE VKEY | tree DIR SIZE ROOT | consistency DIR OLD OLDROOT SIZE ROOT")
+		fail("usage: note | proof | tree | consistency | path | sign, see the source")
 	}
 }

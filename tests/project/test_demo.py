@@ -1,0 +1,180 @@
+"""The demo as a user runs it, and its claims checked again from outside: bytes, proofs, findings."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from auditor.residue import scan_files
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+PERSON = "Otilia Brandmeyer"
+# What the week says about the person, in the forms it stands in.
+TRACES = ("Otilia", "Brandmeyer", "917 246 803", "otilia.brandmeyer", "Oliveiras", "Quastenberg", "quince jam")
+COLLEAGUE = "Mara Lindqvist"
+
+
+@dataclass(frozen=True)
+class Told:
+    """A demo that has run: what it said, and the folder it left."""
+
+    text: str
+    folder: Path
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+
+def muniment(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "memory.cli", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        timeout=180,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    folder = tmp_path_factory.mktemp("demo") / "kept"
+    done = muniment("demo", "--keep", str(folder))
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    yield Told(done.stdout, folder)
+
+
+def files_of(home: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(home).as_posix(): path.read_bytes() for path in home.rglob("*") if path.is_file()
+    }
+
+
+def places_of(word: str, home: Path) -> list[str]:
+    """Files whose bytes, or whose name, hold the word as UTF-8 or UTF-16, in its case or lower case."""
+    forms = {
+        form.encode(encoding)
+        for form in (word, word.lower(), word.upper())
+        for encoding in ("utf-8", "utf-16-le", "utf-16-be")
+    }
+    return [
+        name
+        for name, data in files_of(home).items()
+        if word.lower() in name.lower() or any(form in data for form in forms)
+    ]
+
+
+def findings(home: Path, told: Told) -> tuple[int, dict[str, Any]]:
+    done = muniment("audit", "--home", str(home), "--trust", str(told.folder / "handed-out" / "trust.toml"), "--json")
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_every_step_is_told(told: Told) -> None:
+    for number in range(1, 10):
+        assert f"--- {number}. " in told.text
+    assert told.text.count("refused, reason echo") == 3
+
+
+def test_keys_and_home_are_for_their_owner_alone(told: Told) -> None:
+    assert told.home.stat().st_mode & 0o777 == 0o700
+    keys = [path for path in (told.home / "keys").rglob("*") if path.is_file()]
+    assert len(keys) >= 6
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in keys)
+
+
+def test_correction_is_served_and_conflict_listed(told: Told) -> None:
+    assert muniment("get", "standup/time", "--home", str(told.home)).stdout == "09:30\n"
+    listed = json.loads(muniment("conflicts", "--home", str(told.home), "--json").stdout)["conflicts"]
+    assert [conflict["key"] for conflict in listed] == ["release/next"]
+
+
+def test_proofs_verify_with_a_trust_file_and_nothing_else(told: Told, tmp_path: Path) -> None:
+    for name in ("fact.cose", "fact.tlog-proof", "trust.toml"):
+        shutil.copy(told.folder / "handed-out" / name, tmp_path / name)
+    for name in ("fact.cose", "fact.tlog-proof"):
+        good = muniment("verify", name, "--trust", "trust.toml", "--json", cwd=tmp_path)
+        assert good.returncode == 0
+        codes = {one["code"] for one in json.loads(good.stdout)["files"][0]["proved"]}
+        assert {"log_signature", "witnessed", "inclusion", "issuer_signature"} <= codes
+
+
+@pytest.mark.parametrize("name", ["fact.cose", "fact.tlog-proof"])
+def test_no_changed_byte_of_a_proof_goes_through(told: Told, tmp_path: Path, name: str) -> None:
+    data = (told.folder / "handed-out" / name).read_bytes()
+    shutil.copy(told.folder / "handed-out" / "trust.toml", tmp_path / "trust.toml")
+    step = max(1, len(data) // 12)
+    for at in range(0, len(data), step):
+        changed = bytearray(data)
+        changed[at] ^= 0x01
+        (tmp_path / name).write_bytes(changed)
+        bad = muniment("verify", name, "--trust", "trust.toml", "--json", cwd=tmp_path)
+        assert bad.returncode in (1, 2), f"byte {at} of {name} changed, and it still verifies"
+
+
+def test_no_byte_of_the_person_is_left(told: Told) -> None:
+    for trace in TRACES:
+        assert places_of(trace, told.home) == []
+    assert places_of(COLLEAGUE, told.home), "the same search finds a colleague, so it can find something"
+
+
+def test_the_same_scans_find_a_planted_secret(told: Told, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(told.home, copy)
+    assert not scan_files(copy, TRACES, canary=COLLEAGUE).hits
+    (copy / "log" / "planted").write_bytes(b"\0\1\2 Parcels for Otilia Brandmeyer \0")
+    assert places_of("Brandmeyer", copy) == ["log/planted"]
+    found = scan_files(copy, TRACES, canary=COLLEAGUE)
+    assert found.control_found
+    assert {hit.file for hit in found.hits} == {"log/planted"}
+
+
+def test_audit_of_the_original_is_clean(told: Told) -> None:
+    code, report = findings(told.home, told)
+    assert (code, report["verdict"], report["findings"]) == (0, "clean", [])
+
+
+@pytest.mark.parametrize(
+    ("file", "needle", "codes"),
+    [
+        ("store.db", b"Source Sans", {"FACT_ALTERED"}),
+        ("log/tile/entries", b"\xd2\x84", {"ENTRY_ALTERED"}),
+        ("log/tile/0", None, {"ENTRY_ALTERED", "LOG_FORK"}),
+        ("log/checkpoint", None, {"LOG_SIGNATURE", "QUORUM_NOT_MET"}),
+        ("log/erasures/1.cose", None, {"MANIFEST_ALTERED"}),
+    ],
+)
+def test_audit_names_one_changed_byte(
+    told: Told, tmp_path: Path, file: str, needle: bytes | None, codes: set[str]
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(told.home, copy)
+    path = copy / file
+    if path.is_dir():
+        path = max((one for one in path.rglob("*") if one.is_file()), key=lambda one: one.stat().st_size)
+    data = bytearray(path.read_bytes())
+    at = data.index(needle) + len(needle) // 2 if needle else len(data) // 2
+    data[at] ^= 0x01
+    path.write_bytes(data)
+    code, report = findings(copy, told)
+    assert (code, report["verdict"]) == (1, "findings")
+    found = {one["code"] for one in report["findings"]}
+    assert found & codes, found
+    assert all(one["where"] for one in report["findings"])
+
+
+def test_keep_wants_a_new_or_empty_folder(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious", "utf-8")
+    done = muniment("demo", "--keep", str(tmp_path))
+    assert done.returncode == 2
+    assert (tmp_path / "mine").read_text("utf-8") == "precious"
