@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import base64
+import json
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from auditor.evidence import FactRow, LedgerRow, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
 
 _WORD_TAG_BYTES: Final = 16
+_ANSWER: Final = frozenset({"outcome", "reason", "message", "id", "retired", "conflict_with"})
 
 
 def check_caches(rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
@@ -18,7 +21,7 @@ def check_caches(rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
         Note("conflicts", "conflicts compared with the facts that are in one", len(rows.conflicts)),
         Note("value ledger", "retired values whose row agrees with the fact it came from", len(rows.ledger)),
     )
-    text = "that the value ledger has each retired value, tokens and idempotency keys: they are keyed hashes"
+    text = "that the value ledger has each retired value, and what tokens and requests are bound to"
     return Outcome(
         tuple(findings), checked, (Note("keyed hashes", text),), {"retired_values": len(rows.ledger)}
     )
@@ -49,6 +52,10 @@ def _check_ledger(rows: StoreRows) -> Iterator[Finding]:
     for row in rows.ledger:
         where = f"store.db ledger row {row.id}"
         source = None if row.source is None else facts.get(row.source)
+        if row.source is not None and source is None:
+            yield Finding(
+                "RESIDUE_ROW", where, "A retired value still names the fact it came from, which is gone."
+            )
         if source is not None and not _filed_alike(row, source):
             yield Finding("FACT_ALTERED", where, "A retired value is filed under other tags than its fact.")
         like = first.setdefault((row.tenant_id, row.key_tag), row)
@@ -69,8 +76,47 @@ def _filed_alike(row: LedgerRow, fact: FactRow) -> bool:
 
 
 def _check_requests(rows: StoreRows, statements: Sequence[Statement]) -> Iterator[Finding]:
-    tenants: Mapping[int, int] = {each.row.seq: each.row.tenant_id for each in statements}
+    """What was answered to a request is what its statement says; nothing is left of what was erased."""
+    by_seq = {statement.row.seq: statement for statement in statements}
     for row in rows.requests:
-        if tenants.get(row.seq) != row.tenant_id:
+        where = f"store.db idempotency row {row.id}"
+        made = by_seq.get(row.seq)
+        if made is None or made.row.tenant_id != row.tenant_id:
             what = "A request names a statement that is not there, or of another tenant."
-            yield Finding("FACT_ALTERED", f"store.db idempotency row {row.id}", what)
+            yield Finding("FACT_ALTERED", where, what)
+        elif made.row.content is None and (row.body_tag or row.answer):
+            # A keyed hash of the whole request: whoever holds the key could test a guess with it.
+            what = "A request whose statement is erased still has its hash or its answer."
+            yield Finding("RESIDUE_ROW", where, what)
+        elif made.row.content is not None and not _answers(row.answer, made):
+            yield Finding(
+                "FACT_ALTERED", where, "What was answered to a request is not what its statement says."
+            )
+    for token in rows.tokens:
+        target = None if token.target is None else by_seq.get(token.target)
+        if token.target is not None and (target is None or target.row.content is None):
+            what = "A token speaks of a statement that is erased or not there."
+            yield Finding("RESIDUE_ROW", f"store.db tokens row {token.id}", what)
+
+
+def _answers(answer: str, made: Statement) -> bool:
+    """Whether the kept answer speaks of this statement, as far as its link tells."""
+    try:
+        said = json.loads(answer)
+    except ValueError:
+        return False
+    if not isinstance(said, dict) or said.keys() != _ANSWER or made.link is None:
+        return False
+    if said["id"] != _id(made.row.commitment):
+        return False
+    if said["outcome"] == "agreed":
+        return True
+    retired = [_id(target) for target in made.link.acts.get("retires", ())]
+    beside = [_id(target) for target in made.link.acts.get("conflicts", ())]
+    stated = (made.link.details.get("outcome"), made.link.details.get("reason"), retired, beside)
+    return (said["outcome"], said["reason"], said["retired"], said["conflict_with"]) == stated
+
+
+def _id(commitment: bytes) -> str:
+    """The id by which people know a statement."""
+    return base64.b32encode(commitment[:16]).decode("ascii").rstrip("=").lower()

@@ -97,11 +97,22 @@ class LedgerRow:
 
 @dataclass(frozen=True, slots=True)
 class RequestRow:
-    """A row of `idempotency`: the statement that a request made or agreed with."""
+    """A row of `idempotency`: what a request came to, and the statement that it made or agreed with."""
 
     id: int
     tenant_id: int
     seq: int
+    body_tag: bytes
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """A row of `tokens`, without its hashes: the statement that it would lift, if it is about one."""
+
+    id: int
+    tenant_id: int
+    target: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +161,7 @@ class StoreRows:
     conflicts: tuple[ConflictRow, ...] = ()
     ledger: tuple[LedgerRow, ...] = ()
     requests: tuple[RequestRow, ...] = ()
+    tokens: tuple[TokenRow, ...] = ()
     erasures: tuple[ErasureRow, ...] = ()
     stray_contents: tuple[int, ...] = ()
     """Rows of `contents` that no row of `events` has the number of."""

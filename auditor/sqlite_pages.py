@@ -213,12 +213,12 @@ class _Walk:
         self._check_zero(number, data, (position, len(data)), "end of the page", owner)
 
     def _check_trunk(self, number: int, data: bytes, end: int) -> None:
-        # SQLite leaves the numbers of pages it took back into use behind the list; they are not content.
-        words = range(end, len(data) - 3, 4)
-        stale = [at for at in words if int.from_bytes(data[at : at + 4], "big") > self._pages.page_count]
-        self._report.free_bytes += len(data) - end
-        if stale:
-            self._residue(number, stale[0], 4 * len(stale), "list of free pages", "free")
+        # SQLite leaves the numbers of pages it took back into use right behind the list; they are not content.
+        while (
+            end + 4 <= len(data) and 1 <= int.from_bytes(data[end : end + 4], "big") <= self._pages.page_count
+        ):
+            end += 4
+        self._check_zero(number, data, (end, len(data)), "list of free pages", "free")
 
     def _check_zero(self, number: int, data: bytes, region: tuple[int, int], what: str, owner: str) -> None:
         start, end = region

@@ -23,6 +23,7 @@ from auditor.evidence import (
     StoreFlaw,
     StoreRows,
     TenantRow,
+    TokenRow,
 )
 from tlog.errors import Error, MalformedError
 
@@ -70,7 +71,8 @@ _LEDGER: Final = (
     "SELECT id, tenant, agent_tag, key_tag, subject_tag, name_tags, word_count, canon_version, source FROM ledger",
     "iibbBbiiI",
 )
-_REQUESTS: Final = ("SELECT id, tenant, seq FROM idempotency", "iii")
+_REQUESTS: Final = ("SELECT id, tenant, seq, body_tag, CAST(answer AS BLOB) FROM idempotency", "iiibt")
+_TOKENS: Final = ("SELECT id, tenant, target FROM tokens", "iiI")
 _ERASURES: Final = (
     "SELECT number, tenant, request, CAST(state AS BLOB), tombstone, detail, manifest FROM erasures",
     "iibtIbB",
@@ -101,6 +103,7 @@ def read_rows(connection: apsw.Connection, tenant: str | None) -> StoreRows:
         conflicts=reader.rows("conflicts", _CONFLICTS, ConflictRow, f"{chosen} ORDER BY seq"),
         ledger=reader.rows("ledger", _LEDGER, LedgerRow, f"{chosen} ORDER BY id"),
         requests=reader.rows("idempotency", _REQUESTS, RequestRow, f"{chosen} ORDER BY id"),
+        tokens=reader.rows("tokens", _TOKENS, TokenRow, chosen),
         erasures=reader.rows("erasures", _ERASURES, ErasureRow, f"{chosen} ORDER BY number"),
         stray_contents=tuple(_strays(reader)) if tenant_id is None else (),
         meta=_meta(reader),
@@ -192,15 +195,14 @@ class _Reader:
 def _typed(row: Sequence[Any], types: str) -> list[Any] | None:
     """The values of a row, texts decoded; None if one of them is not of its type."""
     values: list[Any] = []
-    value: Any
     for value, kind in zip(row, types, strict=True):
         if value is None and kind.isupper():
             values.append(None)
-        elif not isinstance(value, _TYPES[kind.lower()]):
+        elif type(value) is not _TYPES[kind.lower()]:
             return None
         elif kind.lower() == "t":
             # Not UTF-8: a text that no store writes, and that equals none of ours.
-            values.append(str(value, "utf-8", "backslashreplace"))
+            values.append(bytes.decode(value, "utf-8", "backslashreplace"))
         else:
             values.append(value)
     return values

@@ -15,6 +15,7 @@ from typing import Any, Final
 import apsw
 
 from auditor.findings import Finding, Note, Outcome
+from tlog.errors import Error
 
 _MASK: Final = (1 << 64) - 1
 _MAX_EXAMINED: Final = 1000
@@ -23,6 +24,7 @@ _INDEX: Final = (
     "tokenize = \"porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'\")"
 )
 _VOCABULARY: Final = "CREATE VIRTUAL TABLE temp.words USING fts5vocab('main', 'search', 'instance')"
+_INSTANCES: Final = "SELECT doc, CAST(term AS BLOB), col, offset FROM temp.words"
 # Scripts written without spaces between words, and Hangul: their characters are indexed in overlapping pairs.
 _UNSPACED: Final = re.compile(
     "[\u0e01-\u0e5b\u0e81-\u0edf\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3031-\u3035\u3041-\u309f"
@@ -41,30 +43,16 @@ class Indexed:
 
 def check_words(connection: apsw.Connection, facts: Iterable[Indexed]) -> Outcome:
     """The word index holds the words of these facts and no others."""
-    expected_index = _make_index(facts)
+    expected = _make_index(facts)
     try:
-        try:
-            connection.execute(_VOCABULARY)
-            there = _digests(connection)
-        except apsw.Error:
-            finding = Finding(
-                "FACT_ALTERED", "store.db search", "The word index can't be read: it is damaged."
-            )
-            return Outcome((finding,))
-        wanted = _digests(expected_index)
-        sizes = set(_sizes(connection)) ^ set(_sizes(expected_index))
-        wrong = {seq for seq in there.keys() | wanted.keys() if there.get(seq) != wanted.get(seq)}
-        findings = _explain(connection, expected_index, sorted(wrong)[:_MAX_EXAMINED])
-    finally:
-        expected_index.close()
-    findings += [
-        Finding(
-            "FACT_ALTERED", f"store.db search_docsize row {seq}", "The word index has a wrong count of words."
+        connection.execute(_VOCABULARY)
+        return _compare(connection, expected)
+    except (apsw.Error, Error, UnicodeDecodeError):
+        return Outcome(
+            (Finding("FACT_ALTERED", "store.db search", "The word index is damaged: it can't be read."),)
         )
-        for seq in sorted({seq for seq, _ in sizes} - wrong)
-    ]
-    checked = Note("word index", "facts whose words in the index are those of their content", len(there))
-    return Outcome(tuple(findings), (checked,), counts={"indexed": len(there)})
+    finally:
+        expected.close()
 
 
 def columns_of(fact: Indexed) -> tuple[str, str, str, str, str]:
@@ -78,6 +66,24 @@ def columns_of(fact: Indexed) -> tuple[str, str, str, str, str]:
     scope = str(int.from_bytes(fact.agent_tag[:16], "big"))
     key, value, body = (_UNSPACED.sub(" ", text) for text in texts)
     return scope, key, value, body, grams
+
+
+def _compare(connection: apsw.Connection, expected: apsw.Connection) -> Outcome:
+    there, wanted = _digests(connection), _digests(expected)
+    wrong = {seq for seq in there.keys() | wanted.keys() if there.get(seq) != wanted.get(seq)}
+    findings = _explain(connection, expected, sorted(wrong)[:_MAX_EXAMINED])
+    sizes = set(_sizes(connection)) ^ set(_sizes(expected))
+    findings += [
+        Finding(
+            "FACT_ALTERED", f"store.db search_docsize row {seq}", "The word index has a wrong count of words."
+        )
+        for seq in sorted({seq for seq, _ in sizes} - wrong)
+    ]
+    if dict(connection.execute("SELECT k, v FROM search_config")).get("secure-delete") != 1:
+        what = "The word index is not set to remove words from its pages as they are deleted."
+        findings.append(Finding("FACT_ALTERED", "store.db search_config", what))
+    checked = Note("word index", "facts whose words in the index are those of their content", len(there))
+    return Outcome(tuple(findings), (checked,), counts={"indexed": len(there)})
 
 
 def _make_index(facts: Iterable[Indexed]) -> apsw.Connection:
@@ -95,7 +101,7 @@ def _make_index(facts: Iterable[Indexed]) -> apsw.Connection:
 def _digests(connection: apsw.Connection) -> dict[int, int]:
     """For each row a number that its words, with their columns and places, add up to."""
     digests: dict[int, int] = {}
-    for seq, *word in connection.execute("SELECT doc, term, col, offset FROM temp.words"):
+    for seq, *word in connection.execute(_INSTANCES):
         # The hash of a text is keyed anew in each process, so nobody can make two sets of words add up alike.
         digests[seq] = digests.get(seq, 0) + hash(tuple(word)) & _MASK
     return digests
@@ -130,7 +136,7 @@ def _explain(there: apsw.Connection, expected: apsw.Connection, seqs: Collection
 def _words(connection: apsw.Connection, seqs: Collection[int]) -> dict[int, set[tuple[Any, ...]]]:
     wanted = set(seqs)
     words: dict[int, set[tuple[Any, ...]]] = {}
-    for seq, *word in connection.execute("SELECT doc, term, col, offset FROM temp.words"):
+    for seq, *word in connection.execute(_INSTANCES):
         if seq in wanted:
             words.setdefault(seq, set()).add(tuple(word))
     return words

@@ -2,7 +2,7 @@
 
     head                      origin, size and root of the committed tree, as checkpoint text
     integrated                the size up to which tiles and bundles stand in the public storage, durably
-    staging/START-END-OLD-NEW the entries START to END, between the trees with these sizes and roots
+    staging/START.END.OLD.NEW the entries START to END, between the trees with these sizes and roots
 
 A segment counts only if it lies on the chain that ends at the head: one that was written and never committed
 names a root that no head has.
@@ -11,6 +11,7 @@ names a root that no head has.
 from __future__ import annotations
 
 import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -28,7 +29,8 @@ INTEGRATED: Final = "integrated"
 STAGING: Final = "staging/"
 
 _SEGMENT: Final = re.compile(
-    r"staging/(?P<start>0|[1-9][0-9]{0,18})-(?P<end>[1-9][0-9]{0,18})-(?P<old>[0-9a-f]{64})-(?P<new>[0-9a-f]{64})"
+    r"staging/(?P<start>0|[1-9][0-9]{0,18})\.(?P<end>[1-9][0-9]{0,18})"
+    r"\.(?P<old>[A-Za-z0-9_-]{43})\.(?P<new>[A-Za-z0-9_-]{43})"
 )
 
 
@@ -52,7 +54,9 @@ class Segment:
 
     @property
     def path(self) -> str:
-        return f"{STAGING}{self.old.size}-{self.new.size}-{self.old.root.hex()}-{self.new.root.hex()}"
+        """Where it lies; the name is short enough for file systems that take 143 bytes."""
+        old, new = (urlsafe_b64encode(head.root).decode().rstrip("=") for head in (self.old, self.new))
+        return f"{STAGING}{self.old.size}.{self.new.size}.{old}.{new}"
 
 
 def parse_segment(path: str) -> Segment | None:
@@ -60,8 +64,9 @@ def parse_segment(path: str) -> Segment | None:
     match = _SEGMENT.fullmatch(path)
     if not match:
         return None
-    old = Head(int(match["start"]), bytes.fromhex(match["old"]))
-    return Segment(old, Head(int(match["end"]), bytes.fromhex(match["new"])))
+    old, new = (urlsafe_b64decode(match[name] + "=") for name in ("old", "new"))
+    segment = Segment(Head(int(match["start"]), old), Head(int(match["end"]), new))
+    return segment if segment.path == path else None
 
 
 def encode_segment(entries: Sequence[bytes]) -> bytes:
