@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from auditor.evidence import Asked, Entries, EventRow, Statement, StoreRows, TenantRow
@@ -31,6 +31,7 @@ def open_statements(rows: StoreRows) -> tuple[Outcome, tuple[Statement, ...]]:
         for seq in rows.stray_contents
     ]
     findings += [Finding("FACT_ALTERED", flaw.where, flaw.what) for flaw in rows.flaws]
+    findings += _check_names(tenants, statements)
     checked = (
         Note("links", "links hashed with their salts up to the commitment that was signed", len(statements)),
         Note("contents", "contents hashed with their salts up to the commitment that was signed", opened),
@@ -242,6 +243,18 @@ def _open(row: EventRow, tenant: TenantRow | None) -> tuple[Statement, list[tupl
         except MalformedError:
             faults.append((where, "The content or its salt is not what one can be."))
     return Statement(row, link, content), faults
+
+
+def _check_names(tenants: Mapping[int, TenantRow], statements: Sequence[Statement]) -> Iterator[Finding]:
+    """A tenant has the name that the contents of its statements say."""
+    wrong = set()
+    for statement in statements:
+        tenant, content = tenants.get(statement.row.tenant_id), statement.content or {}
+        if tenant is not None and content.get("tenant", tenant.name) != tenant.name:
+            wrong.add(tenant.id)
+    for number in sorted(wrong):
+        what = "The tenant has another name than its statements say."
+        yield Finding("FACT_ALTERED", f"store.db tenants row {number}", what)
 
 
 def _verify(entry: bytes, at: int | None, asked: Asked, code: str, where: str) -> Iterator[Finding]:

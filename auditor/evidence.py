@@ -117,10 +117,11 @@ class TokenRow:
 
 @dataclass(frozen=True, slots=True)
 class TenantRow:
-    """A row of `tenants` without its name."""
+    """A row of `tenants`. The name is content: it is compared, and in no finding."""
 
     id: int
     number: bytes
+    name: str
     last_seq: int
 
 

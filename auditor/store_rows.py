@@ -88,7 +88,9 @@ def read_rows(connection: apsw.Connection, tenant: str | None) -> StoreRows:
     flaws: list[StoreFlaw] = []
     reader = _Reader(connection, flaws)
     reader.limit()
-    tenants = reader.rows("tenants", ("SELECT id, number, last_seq FROM tenants", "ibi"), TenantRow)
+    tenants = reader.rows(
+        "tenants", ("SELECT id, number, CAST(name AS BLOB), last_seq FROM tenants", "ibti"), TenantRow
+    )
     tenant_id = None if tenant is None else _tenant_id(connection, tenant)
     chosen = "" if tenant_id is None else f" WHERE tenant = {tenant_id}"
     if tenant_id is not None:
@@ -202,10 +204,14 @@ def _typed(row: Sequence[Any], types: str) -> list[Any] | None:
             return None
         elif kind.lower() == "t":
             # Not UTF-8: a text that no store writes, and that equals none of ours.
-            values.append(bytes.decode(value, "utf-8", "backslashreplace"))
+            values.append(_text(value))
         else:
             values.append(value)
     return values
+
+
+def _text(value: Any) -> str:
+    return str(value, "utf-8", "backslashreplace")
 
 
 def _tenant_id(connection: apsw.Connection, tenant: str) -> int:

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Final
 
 from memory.canon_names import identifying_words, naming_words
-from memory.canon_spans import spans, value_word_count, word_count, words_beside
+from memory.canon_spans import Reading, spans, value_word_count, word_count, words_beside
 from memory.canon_text import fold_case, folded, normal
 from memory.canon_types import Canonical, canonical, forms
 
@@ -26,6 +26,7 @@ __all__ = [
     "canonical_key",
     "key_words",
     "text_words",
+    "Reading",
     "spans",
     "words_beside",
     "value_word_count",

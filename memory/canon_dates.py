@@ -238,7 +238,8 @@ def _day_pattern() -> re.Pattern[str]:
 @cache
 def _time_pattern() -> re.Pattern[str]:
     return re.compile(
-        r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,](?P<fraction>\d{1,9}))?)?)?"
+        r"(?P<hour>\d{1,2})(?:(?::|\.(?=\d\d ?[ap]))(?P<minute>\d{2})"
+        r"(?::(?P<second>\d{2})(?:[.,](?P<fraction>\d{1,9}))?)?)?"
         r"(?: ?(?P<half>[ap])\.?m\b\.?)?(?P<tail>(?: ?[+-]\d{1,2}(?::?\d{2})?| ?[^\W\d].*)?)"
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from re import Match
 from typing import Final
@@ -22,8 +23,12 @@ from memory.canon_types import (
 )
 from memory.canon_units import currency_signs
 
+MAX_SPAN_WORDS: Final = 32
+MAX_PLACES: Final = 20
+WORDS_NEAR: Final = 50
 MAX_TYPED_WORDS: Final = 10
 MAX_GROUPS: Final = 6
+Place = tuple[int, int]
 Stated = tuple[Canonical, int, int]
 """A form, and where in the text its run of words begins and ends."""
 
@@ -43,38 +48,71 @@ def word_count(value: Canonical) -> int:
     return sum(1 for _ in words(value.form)) if value.kind in ("text", "count") else 0
 
 
-def spans(text: str, word_counts: Collection[int]) -> Iterator[Canonical]:
+class Reading:
+    """A text read once for all that is asked of it; it lives no longer than the write that asks."""
+
+    def __init__(self, text: str) -> None:
+        self.base = normal(text)
+        self.run = tuple(words(self.base))
+        self._counts: set[int] = set()
+        self._found: dict[Canonical, list[Place]] | None = None
+
+    def found(self, word_counts: Collection[int]) -> dict[Canonical, list[Place]]:
+        """What the text states, as by `spans`, with every place where it does."""
+        counts = {count for count in word_counts if 0 < count <= MAX_SPAN_WORDS}
+        if self._found is None or not counts <= self._counts:
+            self._counts |= counts
+            self._found = {}
+            for form, start, end in _stated(self.base, self.run, self._counts):
+                self._found.setdefault(form, []).append((start, end))
+        return self._found
+
+
+def spans(text: str | Reading, word_counts: Collection[int]) -> Iterator[Canonical]:
     """Everything the text may state: spans of so many words, and amounts, dates and so on however long.
 
-    Each form comes once. `word_counts` are the `value_word_count`s of the values to be found; the cost is the
-    number of words times the number of different counts.
+    Each form comes once. `word_counts` are the `word_count`s of the values to be found, and those of more than
+    MAX_SPAN_WORDS are not; the cost is the number of words times the number of different counts.
     """
-    seen: set[Canonical] = set()
-    for found, _, _ in _stated(normal(text), word_counts):
-        if found not in seen:
-            seen.add(found)
-            yield found
+    reading = text if isinstance(text, Reading) else Reading(text)
+    yield from reading.found(word_counts)
 
 
-def words_beside(text: str, value: Canonical, rather: Collection[Canonical] = ()) -> frozenset[str] | None:
-    """The naming words of a text with one statement of `value` taken out; None if it does not state it.
+def words_beside(
+    text: str | Reading, value: Canonical, rather: Collection[Canonical] = ()
+) -> frozenset[str] | None:
+    """The naming words near a statement of `value` in the text, itself left out; None if there is none.
 
-    A statement that is part of one of `rather` does not count: 'Porto Alegre' does not state 'Porto' where the
-    current value is 'Porto Alegre'.
+    Near is within WORDS_NEAR words: further away, long texts name everything. A statement that is part of one
+    of `rather` does not count: 'Porto Alegre' does not state 'Porto' where that is the current value.
     """
-    base = normal(text)
-    wanted = {value, *rather}
-    stated = [found for found in _stated(base, {word_count(each) for each in wanted}) if found[0] in wanted]
-    outer = [(start, end) for found, start, end in stated if found != value]
-    for found, start, end in stated:
-        if found == value and not any(first <= start and end <= last for first, last in outer):
-            return frozenset(naming_words(f"{base[:start]} {base[end:]}"))
-    return None
+    reading = text if isinstance(text, Reading) else Reading(text)
+    places = reading.found({word_count(value)}).get(value, ())
+    near: set[str] | None = None
+    for start, end in places[:MAX_PLACES]:
+        first = bisect_left(reading.run, start, key=Match.start)
+        last = bisect_left(reading.run, end, key=Match.start)
+        around = reading.run[max(0, first - WORDS_NEAR) : last + WORDS_NEAR]
+        left, right = min(start, around[0].start()), max(end, around[-1].end())
+        if not _is_part(reading.base[left:right], (start - left, end - left), {*rather} - {value}):
+            near = near or set()
+            near.update(naming_words(f"{reading.base[left:start]} {reading.base[end:right]}"))
+    return None if near is None else frozenset(near)
 
 
-def _stated(base: str, word_counts: Collection[int]) -> Iterator[Stated]:
+def _is_part(base: str, place: Place, rather: set[Canonical]) -> bool:
+    """Whether a place lies within a statement of one of these."""
+    if not rather:
+        return False
+    counts = {word_count(form) for form in rather}
+    return any(
+        form in rather and start <= place[0] and place[1] <= end
+        for form, start, end in _stated(base, tuple(words(base)), counts)
+    )
+
+
+def _stated(base: str, run: Sequence[Match[str]], word_counts: Collection[int]) -> Iterator[Stated]:
     """Every form that a run of words has, with the place of the run; a form may come more than once."""
-    run = list(words(base))
     counts = sorted({count for count in word_counts if 0 < count <= len(run)})
     covered = 0
     for place, match in enumerate(run):

@@ -49,6 +49,10 @@ def forms(base: str) -> tuple[Canonical, ...]:
         return (first,)
     number, _, unit = first.form.partition(" ")
     readings = _READINGS.get(unit, ())
+    if _hour_pattern().fullmatch(first.form):
+        # 18h45 is a time, and a duration
+        minute = unit[1:]
+        return (first, canonical(f"{number}:{minute}"), canonical(f"{number} h {minute} min"))
     if unit == "m" and base.endswith("M"):
         readings = (*readings, "million")
     return (first, *(canonical(f"{number} {reading}") for reading in readings))
@@ -124,10 +128,16 @@ def _phone(base: str) -> tuple[str, str] | None:
         return None
     international = match["international"]
     digits = "".join(c for c in (international or match["national"]).replace("(0)", "") if c.isdigit())
+    digits = digits.removeprefix("00")
     if international and not 7 <= len(digits) <= 15:
         return None
     extension = f"x{match['extension']}" if match["extension"] else ""
     return "phone", f"{'+' if international else ''}{digits}{extension}"
+
+
+@cache
+def _hour_pattern() -> re.Pattern[str]:
+    return re.compile(r"\d{1,2} h[0-5]\d")
 
 
 @cache
@@ -143,7 +153,7 @@ def _letter_or_sign_pattern() -> re.Pattern[str]:
 @cache
 def _marked_pattern() -> re.Pattern[str]:
     # What dates, times and telephone numbers have and plain numbers do not.
-    return re.compile(r"[:/(]|\d-|\.\d+\.|^\+\d{7}|^\+[\d ]{9}|\d{3} \d{3} \d{4}$")
+    return re.compile(r"[:/(]|\d-|\.\d+\.|^(?:\+|00)[\d ]{7}|\d{3} \d{3} \d{4}$")
 
 
 @cache
@@ -155,7 +165,7 @@ def _address_pattern() -> re.Pattern[str]:
 @cache
 def _phone_pattern() -> re.Pattern[str]:
     return re.compile(
-        r"(?:tel:)?(?:(?P<international>\+\d{1,3}(?:[ ./-]?\(?\d+\)?)*)"
+        r"(?:tel:)?(?:(?P<international>(?:\+|00(?=[1-9]))\d{1,3}(?:[ ./-]?\(?\d+\)?)*)"
         r"|(?P<national>\(\d{3}\) ?\d{3}[ .-]\d{4}|\d{3}(?P<mark>[ .-])\d{3}(?P=mark)\d{4}))"
         r"(?:,? ?(?:x|ext\.?) ?(?P<extension>\d{1,6}))?",
         re.IGNORECASE,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from memory import wiring
-
 
 def add_command(subparsers: Any, name: str) -> None:
     """Adds the parser of `log` or `verify`, which tlog describes."""
@@ -23,8 +21,20 @@ def run_command(args: argparse.Namespace) -> int:
     from tlog import cli
 
     if args.command == "verify":
-        from memory.opening import open_with
+        return cli.run_verify(args, open_content=_open_content, describe_manifest=_describe_manifest)
+    from memory import wiring
 
-        return cli.run_verify(args, open_content=open_with)
     with wiring.open_home(args.home) as home:
         return cli.run_log(args, home)
+
+
+def _open_content(opening: bytes, commitment: bytes) -> dict[str, Any]:
+    from memory.opening import open_with
+
+    return open_with(opening, commitment)
+
+
+def _describe_manifest(payload: bytes) -> dict[str, Any]:
+    from memory.manifest import describe
+
+    return describe(payload)

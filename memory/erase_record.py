@@ -151,11 +151,11 @@ def manifest_path(number: int) -> str:
     return f"erasures/{number}.cose"
 
 
-def truncate_wal(parts: Parts, deadline_seconds: float = CHECKPOINT_SECONDS) -> dict[str, Any]:
-    """The write-ahead log as a system of the manifest: emptied, or pinned by a reader until the deadline."""
+def truncate_wal(parts: Parts) -> dict[str, Any]:
+    """The write-ahead log as a system of the manifest: emptied, or pinned by a reader that did not end in time."""
     # Idle connections may have pages from before in their caches, which a later write would copy to the log.
     parts.store.close()
-    emptied = parts.store.checkpoint_truncate(deadline_seconds)
+    emptied = parts.store.checkpoint_truncate(CHECKPOINT_SECONDS)
     system: dict[str, Any] = {"kind": "wal", "method": "truncate", "erased": 0}
     return system | ({"result": "verified"} if emptied else {"result": "inconclusive", "why": ["wal_pinned"]})
 

@@ -31,6 +31,7 @@ MAX_NAME_BYTES: Final = 4096
 _EXPIRE: Final = "expire="
 _MAX_COPIES: Final = 100_000
 _SHORTEST_MENTION: Final = 4
+MAX_NEEDLES: Final = 64
 
 
 @dataclass(frozen=True)
@@ -233,15 +234,25 @@ def _text(content: Any) -> str:
 def mentioned(
     view: Snapshot, scope: Scope, request: Request, selection: Selection
 ) -> tuple[SelectedFact, ...]:
-    """Facts outside the selection that name its subject as words of their own; else ones that repeat its values."""
-    taken = set(selection.seqs)
-    if request.kind == "subject":
-        found = store_erase.mentions(view, scope.tenant_id, scope.agent_tag, [request.name], taken)
-        return tuple(fact for fact in found if names(fact.content, request.name))
-    values = {str(fact.content["value"]) for fact in selection.facts if fact.content.get("value")}
-    needles = [value for value in sorted(values) if len(value.strip()) >= _SHORTEST_MENTION]
-    found = store_erase.mentions(view, scope.tenant_id, scope.agent_tag, needles, taken) if needles else ()
+    """Facts outside the selection that name its subject as words of their own; else ones that repeat its values.
+
+    A subject is looked for in every spelling that its facts have; of values, the first MAX_NEEDLES are.
+    """
+    needles = _identifiers(request, selection)
+    if not needles:
+        return ()
+    found = store_erase.mentions(view, scope.tenant_id, scope.agent_tag, needles, set(selection.seqs))
     return tuple(fact for fact in found if any(names(fact.content, needle) for needle in needles))
+
+
+def _identifiers(request: Request, selection: Selection) -> list[str]:
+    if request.kind == "all":
+        return []
+    if request.kind == "subject":
+        subjects = {str(fact.content["subject"]) for fact in selection.facts if fact.content.get("subject")}
+        return sorted({request.name, *subjects})[:MAX_NEEDLES]
+    values = {str(fact.content["value"]) for fact in selection.facts if fact.content.get("value")}
+    return [value for value in sorted(values) if len(value.strip()) >= _SHORTEST_MENTION][:MAX_NEEDLES]
 
 
 def names(content: Any, name: str) -> bool:

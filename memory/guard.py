@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from memory.canon import Canonical, canonical_text, same_value, text_words, value_forms, words_beside
+from memory.canon import Canonical, Reading, canonical_text, same_value, text_words, value_forms, words_beside
 from memory.model import Decision, Known, KnownFact, Proposal
 
 Word = TypeVar("Word", str, bytes)
@@ -114,7 +114,10 @@ def history_end(proposal: Proposal, known: Known) -> int | None:
 
 
 def states(
-    text: str, retired: Canonical, key_words: Collection[str], active: Sequence[tuple[str, str | None]]
+    text: str | Reading,
+    retired: Canonical,
+    key_words: Collection[str],
+    active: Sequence[tuple[str, str | None]],
 ) -> bool:
     """Whether a text without a key states a value that the key it names has retired.
 

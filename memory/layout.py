@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import stat
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -45,13 +44,11 @@ _OWN_NAMES: Final = frozenset({KEYS, POLICY, TRUST, PUBLIC_LOG, PRIVATE_LOG, ".l
 def make_home(folder: Path, origin: str | None, policy_text: str | None, guard: Guard) -> bool:
     """True once this call has made the home; False if there is one. It is there once its config.toml is."""
     _make_folder(folder)
+    _require_no_other_files(folder)
     files = DirectoryStorage(folder)
     with files.lock("home"):
         if files.read(CONFIG) is not None:
             return False
-        with suppress(FileNotFoundError):
-            if not {entry.name for entry in os.scandir(folder)} <= _OWN_NAMES:
-                raise MalformedError("expected an empty folder, or a home, but other files are in it")
         os.chmod(folder, 0o700)
         for name in (PUBLIC_LOG, PRIVATE_LOG):
             (folder / name).mkdir(mode=0o700, exist_ok=True)
@@ -64,6 +61,13 @@ def make_home(folder: Path, origin: str | None, policy_text: str | None, guard: 
         write_policy(files, folder, config, own_policy(text, signer.verifier_key.vkey))
         files.replace(CONFIG, format_config(config))
         return True
+
+
+def _require_no_other_files(folder: Path) -> None:
+    """Returns if the folder is empty, a home, or an unfinished one: nothing is put among somebody's files."""
+    names = {entry.name for entry in os.scandir(folder)}
+    if CONFIG not in names and not names <= _OWN_NAMES:
+        raise MalformedError("expected an empty folder, or a home, but other files are in it")
 
 
 def _make_folder(folder: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from memory import edge, guard, ledger
+from memory import canon, edge, guard, ledger
 from memory.answers import Answer, receipts
 from memory.key_view import STANDING
 from memory.model import Known, Principal, Proposal, parse_fact_id
@@ -76,10 +76,11 @@ def retract(parts: Parts, principal: Principal, reference: object) -> Answer:
         # The one that remains of two is no longer disputed.
         survivors = others if fact.status == "conflict" and len(others) == 1 else []
         keeps = [other.commitment for other in survivors]
-        made = act.state("retract", {"retracts": [fact.commitment], "keeps": keeps})
+        ended = [fact, *_said_ahead([fact], act.key_facts(fact))]
+        made = act.state("retract", {"retracts": [one.commitment for one in ended], "keeps": keeps})
         if fact.status != "history":
-            ledger.retire(txn, act.scope, [fact], None)
-        _close_conflict(act, [fact], made)
+            ledger.retire(txn, act.scope, ended, None)
+        _close_conflict(act, ended, made)
         return act.answer(fact, "retracted", made)
 
 
@@ -100,6 +101,7 @@ def resolve(parts: Parts, principal: Principal, conflict: object, keep: object) 
         if kept is None:
             raise MalformedError("expected keep to be the id of one of the facts in conflict")
         others = [fact for fact in facts if fact is not kept]
+        others += _said_ahead(others, [one for one in act.key_facts(kept) if one.status == "active"])
         made = act.state(
             "resolve", {"keeps": [kept.commitment], "retires": [fact.commitment for fact in others]}
         )
@@ -210,6 +212,18 @@ def _let_through(act: _Act, admission: _Admission, made: EventRow) -> None:
     act.txn.index_fact(fact.seq, make_document(scope_token(act.scope.agent_tag), fact.content))
     ledger.retire(act.txn, act.scope, admission.replaced, fact.content.get("value"))
     _close_conflict(act, admission.replaced, made)
+
+
+def _said_ahead(ended: Sequence[FactRow], standing: Sequence[FactRow]) -> list[FactRow]:
+    """Facts that would bring an ended value back by themselves: written ahead, they say it from a later time on."""
+    values = [fact.content["value"] for fact in ended if fact.content.get("value") is not None]
+    return [
+        fact
+        for fact in standing
+        if fact not in ended
+        and fact.content.get("value") is not None
+        and any(canon.same_value(fact.content["value"], value) for value in values)
+    ]
 
 
 def _close_conflict(act: _Act, ended: Sequence[FactRow], made: EventRow) -> None:

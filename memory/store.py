@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -95,7 +95,10 @@ class Store:
         with self._idle_lock:
             idle, self._idle = self._idle, []
         for connection in idle:
-            connection.close()
+            # The last one to close empties the write-ahead log. If the disk is full it cannot, and nothing is
+            # lost by that: what was acknowledged stays in the log, and the next one to open finds it there.
+            with suppress(apsw.Error):
+                connection.close(True)
 
     @contextmanager
     def _connection(self) -> Iterator[apsw.Connection]:

@@ -6,7 +6,7 @@ the content; so the content goes last. What remains of a statement is free of co
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from memory.event import decode_content
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from memory.store_write import Txn
 
 EXECUTING: Final = "executing"
+# By kind of statement: the act whose target takes the place of what the statement retires (memory.timeline).
+_LETS_THROUGH: Final[Mapping[str, tuple[str, ...]]] = {
+    "confirm": ("confirms",),
+    "resolve": ("keeps",),
+    "reaffirm": ("lifts",),
+}
 _SELECTED: Final = """
     SELECT f.seq, e.commitment, f.status, c.content
     FROM facts f CROSS JOIN events e ON e.seq = f.seq CROSS JOIN contents c ON c.seq = f.seq
@@ -226,12 +232,7 @@ def _erase_one(txn: Txn, tenant_id: int, seq: int) -> int:
             "INSERT INTO search (search, rowid, scope, key, value, body, grams) VALUES ('delete', ?, ?, ?, ?, ?, ?)",
             (seq, *document.columns),
         )
-    # What this statement ended was known to end by its content: that is served no more.
-    txn.connection.execute(
-        """UPDATE facts SET end_erased = 1 WHERE tenant = ?1 AND replaced_by = ?2
-           AND seq IN (SELECT target FROM acts WHERE seq = ?2)""",
-        (tenant_id, seq),
-    )
+    _lose_ends(txn, tenant_id, seq)
     txn.connection.execute("DELETE FROM facts WHERE seq = ?", (seq,))
     txn.connection.execute("DELETE FROM contents WHERE seq = ?", (seq,))
     txn.connection.execute("DELETE FROM tokens WHERE tenant = ? AND target = ?", (tenant_id, seq))
@@ -240,6 +241,22 @@ def _erase_one(txn: Txn, tenant_id: int, seq: int) -> int:
         "UPDATE idempotency SET body_tag = x'', answer = '' WHERE tenant = ? AND seq = ?", (tenant_id, seq)
     )
     return 1
+
+
+def _lose_ends(txn: Txn, tenant_id: int, seq: int) -> None:
+    """Marks the facts that the fact `seq` took the place of: when they ended goes with its content.
+
+    It did so by its own statement, or by the one that let it through: then that statement ended them.
+    """
+    acts = txn.view.acts_on(tenant_id, seq)
+    links = txn.view.links(act.seq for act in acts)
+    let_through = {act.seq for act in acts if act.act in _LETS_THROUGH.get(links[act.seq].kind, ())}
+    for ended_by in {seq, *let_through}:
+        txn.connection.execute(
+            """UPDATE facts SET end_erased = 1 WHERE tenant = ?1 AND replaced_by = ?2 AND status = 'superseded'
+               AND seq IN (SELECT target FROM acts WHERE seq = ?2)""",
+            (tenant_id, ended_by),
+        )
 
 
 def _selected(view: Snapshot, where: str, values: tuple[object, ...]) -> tuple[SelectedFact, ...]:

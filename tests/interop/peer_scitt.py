@@ -1,4 +1,4 @@
-"""scitt-cose (PyPI) verifies our signed statement and our COSE receipt, and refuses changed ones."""
+"""scitt-cose (PyPI) verifies our statements, receipts and proofs, and makes what we verify."""
 
 from __future__ import annotations
 
@@ -7,57 +7,214 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from installing import environment
-from sample import Sample
+from installing import Tool, environment, run
+from judging import Judge, flipped
+from sample import Bench, verifies
+from trees import (
+    ISSUER,
+    LOG,
+    SUBJECT,
+    Tree,
+    make_signer,
+    sample_parts,
+    with_path_changed,
+    with_protected_changed,
+)
+
+PACKAGE = "scitt-cose==0.5.0"
+SIZES = (1, 2, 3, 5, 8, 13)
 
 
-def check(sample: Sample, folder: Path) -> str:
-    """Statement and receipt verify with the keys of the trust file; with one byte changed they do not."""
-    program = environment(folder, ["scitt-cose==0.5.0"]) / "scitt-cose"
-    files = _files(sample, folder)
-    if not _verdict(program, files):
-        raise AssertionError("scitt-cose refuses our statement or receipt")
-    changed = bytearray(files["receipt"].read_bytes())
-    changed[-1] ^= 1
-    files["receipt"].write_bytes(changed)
-    if _verdict(program, files):
-        raise AssertionError("scitt-cose accepts a changed receipt: this check proves nothing")
-    return "statement and receipt verified, a changed receipt refused"
+def install(folder: Path) -> Tool:
+    """scitt-cose in an environment of its own."""
+    programs = environment(folder, PACKAGE)
+    run([str(programs / "python"), "-c", "import scitt_cose"])
+    return Tool(programs / "python", PACKAGE.partition("==")[2])
 
 
-def _files(sample: Sample, folder: Path) -> dict[str, Path]:
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
-    from tlog.receipt import split_transparent
-    from tlog.trust import parse_trust
-
-    trust = parse_trust((sample.home / "trust.toml").read_text("utf-8"))
-    entry, receipts = split_transparent(sample.receipt.read_bytes())
-    contents = {"entry": entry, "receipt": receipts[0]}
-    for use in ("issuer", "receipt"):
-        key = next(one.key for one in trust.keys if one.use == use)
-        pem = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-        contents[f"{use}-key"] = pem
-    files = {name: folder / name for name in contents}
-    for name, path in files.items():
-        path.write_bytes(contents[name])
-    return files
-
-
-def _verdict(program: Path, files: dict[str, Path]) -> bool:
+def ask(bench: Bench, **question: object) -> Any:
+    """What scitt-cose answers, None where it refuses; byte strings are passed on as hexadecimal."""
+    plain = {name: _plain(value) for name, value in question.items()}
     done = subprocess.run(
-        [
-            str(program),
-            *("--statement", str(files["entry"]), "--statement-pubkey", str(files["issuer-key"])),
-            *("--receipt", str(files["receipt"]), "--receipt-log-pubkey", str(files["receipt-key"])),
-            *("--leaf-entry-hex", files["entry"].read_bytes().hex(), "--json"),
-        ],
+        [str(bench.tool), str(Path(__file__).with_name("scittcheck.py"))],
+        input=json.dumps([plain]),
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
     )
-    if done.returncode not in (0, 1) or not done.stdout:
-        return False
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return done.returncode == 0 and all(value is not False for value in answer.values())
+    if done.returncode:
+        raise RuntimeError(f"scittcheck ended with {done.returncode}: {done.stderr[-500:]}")
+    return json.loads(done.stdout)[0]
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes):
+        return value.decode("ascii") if value.startswith(b"-----BEGIN") else value.hex()
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value
+
+
+def check_sample(bench: Bench, judge: Judge) -> None:
+    """What `muniment receipt` wrote, with the keys of the trust file."""
+    from tlog.ascii import decode_base64
+    from tlog.statement import parse_statement
+
+    entry, receipt, issuer_key, log_key = sample_parts(bench.sample)
+    transparent, stated = bench.sample.receipt.read_bytes(), parse_statement(entry)
+    said = {
+        "issuer": stated.issuer,
+        "subject": stated.subject,
+        "payload": stated.payload_hash.hex(),
+    }
+    judge.both_ways(
+        "scitt-cose verifies the statement in the log, and reads issuer, subject and commitment as we do",
+        lambda one: ask(bench, ask="statement", statement=one[0], key=one[1]) == said,
+        (entry, issuer_key),
+        {
+            "the issuer": (with_protected_changed(entry, stated.issuer), issuer_key),
+            "the commitment": (entry.replace(stated.payload_hash, flipped(stated.payload_hash)), issuer_key),
+            "the signature": (flipped(entry), issuer_key),
+            "another key": (entry, log_key),
+        },
+    )
+    head = bench.sample.heads[1]
+    root = decode_base64(head.root, "root").hex()
+
+    def in_the_tree(one: tuple[bytes, bytes, bytes]) -> bool:
+        found = ask(bench, ask="receipt", receipt=one[0], entry=one[1], key=one[2])
+        return found is not None and (found["size"], found["root"]) == (head.size, root)
+
+    judge.both_ways(
+        "scitt-cose verifies the receipt, to the size and root of our checkpoint",
+        in_the_tree,
+        (receipt, entry, log_key),
+        {
+            "a hash": (with_path_changed(receipt), entry, log_key),
+            "the signature": (flipped(receipt), entry, log_key),
+            "the entry": (receipt, flipped(entry), log_key),
+            "another key": (receipt, entry, issuer_key),
+        },
+    )
+    judge.both_ways(
+        "scitt-cose verifies the transparent statement and takes the receipt out of it",
+        lambda one: (
+            ask(bench, ask="statement", statement=one, key=issuer_key) == said
+            and ask(bench, ask="receipts", transparent=one) == [receipt.hex()]
+        ),
+        transparent,
+        {"a receipt": transparent.replace(receipt, flipped(receipt)), "the signature": flipped(transparent)},
+    )
+
+
+def check_es256(bench: Bench, judge: Judge) -> None:
+    """The same by ES256 keys, for trees of many shapes."""
+    from tlog.cose import ES256
+
+    issuer, log, other = (make_signer(bench.folder, name, ES256) for name in ("issuer", "log", "other"))
+    tree = Tree(issuer, max(SIZES))
+    entry = tree.entries[0]
+    judge.both_ways(
+        "scitt-cose verifies our ES256 statement",
+        lambda one: ask(bench, ask="statement", statement=one[0], key=one[1]) is not None,
+        (entry, issuer.pem),
+        {
+            "the issuer": (with_protected_changed(entry, ISSUER), issuer.pem),
+            "the signature": (flipped(entry), issuer.pem),
+            "another key": (entry, other.pem),
+        },
+    )
+    accepted, forged = {}, {}
+    for size in SIZES:
+        index = size - 1
+        receipt, entry = tree.receipt(log, index, size), tree.entries[index]
+        expected = {
+            "size": size,
+            "index": index,
+            "root": tree.root(size).hex(),
+            "issuer": LOG,
+            "subject": SUBJECT,
+        }
+        said = ask(bench, ask="receipt", receipt=receipt, entry=entry, key=log.pem)
+        accepted[f"entry {index} of {size}"] = said == expected
+        for name, one, key in (("signature", flipped(receipt), log), ("key", receipt, other)):
+            forged[name, size] = ask(bench, ask="receipt", receipt=one, entry=entry, key=key.pem)
+    judge.story(
+        f"scitt-cose verifies our ES256 receipts in trees of {SIZES}",
+        accepted,
+        {"a changed signature or another key at any size": not any(forged.values())},
+    )
+
+
+def check_proofs(bench: Bench, judge: Judge) -> None:
+    """Roots and consistency proofs, the Merkle part without signatures."""
+    from tlog.cose import EDDSA
+
+    tree = Tree(make_signer(bench.folder, "issuer", EDDSA), max(SIZES))
+    judge.both_ways(
+        "scitt-cose computes our root",
+        lambda one: ask(bench, ask="root", entries=one) == tree.root(max(SIZES)).hex(),
+        tree.entries,
+        {"an entry": [*tree.entries[:-1], flipped(tree.entries[-1])]},
+    )
+    accepted, refused = {}, {}
+    for old, new in zip(SIZES, SIZES[1:], strict=False):
+        proof = list(tree.log.prove_consistency(old, new))
+        question = {"ask": "consistency", "root": tree.root(new), "sizes": [old, new]}
+        old_root, changed = tree.root(old), [*proof[:-1], flipped(proof[-1])]
+        accepted[f"{old} to {new}"] = ask(bench, **question, old_root=old_root, proof=proof) is True
+        for name, root, path in (("root", flipped(old_root), proof), ("hash", old_root, changed)):
+            refused[f"{old} to {new}, {name}"] = ask(bench, **question, old_root=root, proof=path) is None
+    judge.story(
+        f"scitt-cose verifies our consistency proofs along {SIZES}",
+        accepted,
+        {"a changed root or hash in any of them": all(refused.values())},
+    )
+
+
+def check_made_there(bench: Bench, judge: Judge) -> None:
+    """The other direction: what scitt-cose makes, we verify."""
+    from tlog.cose import EDDSA
+    from tlog.errors import Error
+    from tlog.statement import TYP, verify_statement
+
+    issuer = make_signer(bench.folder, "issuer", EDDSA)
+    tree = Tree(issuer, 1)
+    ours, payload = tree.entries[0], verify_statement(tree.entries[0], issuer.signer.key).payload_hash
+    private = (bench.folder / "keys" / "issuer").read_bytes()
+    made = ask(
+        bench,
+        **{"ask": "sign_statement", "payload": payload, "key": private, "kid": issuer.kid},
+        names=[ISSUER, SUBJECT],
+        typ=TYP,
+    )
+
+    def holds(entry: bytes) -> bool:
+        try:
+            return verify_statement(entry, issuer.signer.key).raw == ours
+        except Error:
+            return False
+
+    judge.both_ways(
+        "A statement that scitt-cose makes is ours byte for byte, and verifies here",
+        holds,
+        bytes.fromhex(made or ""),
+        {"the issuer": with_protected_changed(ours, ISSUER), "the signature": flipped(ours)},
+    )
+    entry, receipt, _, _ = sample_parts(bench.sample)
+    trust = str(bench.sample.home / "trust.toml")
+
+    def verified(receipt: bytes) -> bool:
+        attached = bytes.fromhex(ask(bench, ask="attach", entry=entry, receipts=[receipt]) or "")
+        return verifies(bench.write("attached.cose", attached), "--trust", trust)
+
+    judge.both_ways(
+        "`muniment verify` accepts a transparent statement that scitt-cose put together",
+        verified,
+        receipt,
+        {"a receipt": flipped(receipt), "a hash": with_path_changed(receipt)},
+    )
+
+
+CHECKS = (check_sample, check_es256, check_proofs, check_made_there)

@@ -160,7 +160,7 @@ class Simulator:
             raise MalformedError("expected the id of a current record")
         self._append("retract", {"retracts": (commitment,)})
         if written.key is not None:
-            self.ledgers[scope].add(written.key, written.text if written.value is None else written.value)
+            self._retire(scope, written.key, written)
         return {"status": "retracted"}
 
     def _known(self, scope: Scope, client: str, proposal: Proposal, token: str | None) -> Known:
@@ -247,13 +247,19 @@ class Simulator:
         )
         if proposal.key is not None:
             for target in decision.retires:
-                loser = self.written[target]
-                self.ledgers[scope].add(proposal.key, loser.value if loser.value is not None else loser.text)
+                self._retire(scope, proposal.key, self.written[target])
             if "lifts" in acts:
                 self.ledgers[scope].drop(
                     proposal.key, proposal.value if proposal.value is not None else proposal.text
                 )
         return event.commitment
+
+    def _retire(self, scope: Scope, key: str, loser: Written) -> None:
+        """A value enters the ledger with the last of the key's standing facts that says it."""
+        value = loser.text if loser.value is None else loser.value
+        standing = [fact.value or fact.text for fact in self._facts(scope, key)]
+        if not any(canon.same_value(value, other) for other in standing):
+            self.ledgers[scope].add(key, value)
 
     def _append(
         self, kind: str, acts: Mapping[str, Sequence[bytes]], **content: Any

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import random
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from memory import erase, erase_record, wiring
+from memory import erase, erase_record, scan_process, wiring
 from memory.event import decode_link
 from memory.manifest import Manifest, decode_manifest, verify_manifest, verify_successor
 from memory.model import AGENT_SCOPES, Principal, parse_fact_id
 from memory.principal import make_principal, owner_from_environment, with_all_scopes
-from tlog.errors import Error, MalformedError, RefusedError
+from tlog.errors import Error, MalformedError, RefusedError, UnavailableError
 from tlog.storage import DirectoryStorage
 
 ME = owner_from_environment({})
@@ -213,6 +216,24 @@ def test_mentions_of_a_person_elsewhere_are_shown_and_keep_the_request_open(home
     assert manifest_of(home, answer).document["scope"]["mentions"] == 1
     assert forget(home, id=note["id"])["state"] == "closed_complete"
     assert found_in(home, "scully", "Fox Mulder") == {"Fox Mulder"}
+
+
+def test_values_that_stand_elsewhere_are_shown(home: wiring.Home) -> None:
+    week = write_week(home)
+    note = write(home, "Parcels for the office go to Oak Lane too.")
+    write(home, "Oak Lanes are many.")
+    preview = home.memory(ME).forget_preview(id=week["new"]["id"])
+    assert preview["preview"]["mentions"] == [{"id": note["id"], "status": "active"}]
+    # Only somebody's own request stays open for what is said of them elsewhere.
+    assert forget(home, id=week["new"]["id"])["state"] == "closed_complete"
+
+
+def test_a_subject_is_looked_for_in_every_spelling_it_was_written_in(home: wiring.Home) -> None:
+    write(home, "The badge is red.", key="badge", value="red", subject="dana-scully")
+    note = write(home, "Ask dana-scully about it.")
+    other = write(home, "Ask Dana Scully about it.")
+    preview = home.memory(ME).forget_preview(subject=DANA)["preview"]
+    assert (preview["count"], {one["id"] for one in preview["mentions"]}) == (1, {note["id"], other["id"]})
 
 
 def test_a_token_holds_once(home: wiring.Home) -> None:
@@ -659,12 +680,58 @@ def test_a_bystander_that_was_touched_is_found(home: wiring.Home) -> None:
     assert week["fox"]["id"]
 
 
-def test_a_pinned_write_ahead_log_is_said(home: wiring.Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_pins_the_write_ahead_log_is_said(
+    home: wiring.Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_week(home)
-    monkeypatch.setattr(type(home.parts().store), "checkpoint_truncate", lambda self, seconds=0.0: False)
-    answer = forget(home, subject=DANA)
+    monkeypatch.setattr(erase_record, "CHECKPOINT_SECONDS", 0.2)
+    with home.parts().store.read() as view:
+        assert view.counts()["facts"] == 4
+        answer = forget(home, subject=DANA)
     assert answer["state"] == "inconclusive"
-    assert "wal_pinned" in [why["code"] for why in answer["why"]]
+    assert {why["code"] for why in answer["why"]} == {"wal_pinned", "residue_found"}
+    assert {one["class"] for one in answer["residue"]["found"]} == {"RESIDUE_WAL"}
+
+
+def test_a_reader_that_ends_in_time_is_waited_for(home: wiring.Home) -> None:
+    write_week(home)
+    reading = threading.Event()
+
+    def read() -> None:
+        with home.parts().store.read() as view:
+            assert view.counts()["facts"] == 4
+            reading.set()
+            time.sleep(0.4)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    reading.wait()
+    assert forget(home, subject=DANA)["state"] == "closed_complete"
+    reader.join()
+
+
+def test_a_scan_that_cannot_be_made_ends_inconclusive(
+    home: wiring.Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_week(home)
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    answer = forget(home, subject=DANA)
+    assert (answer["state"], answer["residue"]["result"]) == ("inconclusive", "not_run")
+    assert [why["code"] for why in answer["why"]] == ["scan_not_available"]
+    assert found_in(home, *WORDS) == set()
+
+
+def test_the_scan_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
+    """In this process it would close descriptors of the store, and with them drop the locks of connections."""
+    (tmp_path / "a").write_bytes(b"\x00\x01Elm Street\xff" + bytes(range(200, 232)) + b"canary-of-this-test")
+    needles = ["Elm Street", bytes(range(200, 232)), "not there", "ünïcødé 名前"]
+    loaded = "ahocorasick_rs" in sys.modules
+    result = scan_process.scan_apart(tmp_path, needles, canary="canary-of-this-test")
+    assert ("ahocorasick_rs" in sys.modules) == loaded
+    assert (result.files, result.control_found, result.not_read) == (1, True, ())
+    assert {hit.needle for hit in result.hits} == {0, 1}
+    with pytest.raises(UnavailableError):
+        scan_process.scan_apart(tmp_path / "missing", needles, canary="canary-of-this-test")
 
 
 @pytest.mark.parametrize("value", ["7", "on", "blue", "active", "value", "muniment"])
@@ -801,3 +868,44 @@ def test_two_processes_erase_one_after_the_other(tmp_path: Path) -> None:
         manifest = decode_manifest((tmp_path / "home" / "log" / "erasures" / f"{number}.cose").read_bytes())
         verify_successor(manifest, previous)
         previous = manifest
+
+
+def _forget_until_killed(path: str, start: int) -> None:
+    with wiring.open_home(path) as home:
+        for number in range(start, start + 1000):
+            write(
+                home, f"Subject{number:06d} has the locker.", key=f"k{number}", subject=f"Subject{number:06d}"
+            )
+            forget(home, subject=f"Subject{number:06d}")
+
+
+def test_kill_9_at_any_instant_leaves_whole_erasures(tmp_path: Path) -> None:
+    """Whatever the instant: a record is there and served, or gone with a tombstone and its manifest."""
+    chance = random.Random(11)
+    wiring.open_home(tmp_path / "home").close()
+    context = multiprocessing.get_context("spawn")
+    for number in range(6):
+        process = context.Process(target=_forget_until_killed, args=(str(tmp_path / "home"), number * 1000))
+        process.start()
+        time.sleep(0.6 + chance.random())
+        process.kill()
+        process.join()
+        with wiring.open_home(tmp_path / "home") as home:
+            assert home.parts().store.check() == ()
+            with home.parts().store.read() as view:
+                erasures = view.erasures()
+                statements = view.counts()["statements"]
+                rows = [view.event_by_seq(seq) for seq in range(1, statements + 1)]
+            kinds = [decode_link(row.link).kind for row in rows if row is not None]
+            previous: Manifest | None = None
+            for erasure in erasures:
+                file = tmp_path / "home" / "log" / "erasures" / f"{erasure.number}.cose"
+                manifest = decode_manifest(file.read_bytes())
+                assert manifest.state in ("closed_complete", "inconclusive")
+                verify_successor(manifest, previous)
+                previous = manifest
+            assert kinds.count("erase") == kinds.count("manifest") == len(erasures)
+            served = {fact["subject"] for fact in home.memory(ME).recall("locker", limit=1000)["facts"]}
+            assert len(served) == kinds.count("write") - kinds.count("erase")
+            assert home.publish()["size"] == statements
+    assert len(erasures) > 3

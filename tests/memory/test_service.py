@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 
 from memory import timeline, wiring
 from memory.key_view import timeline_events
+from memory.ledger import is_retired
 from memory.model import AGENT_SCOPES, SCOPES, Principal, fact_id
+from memory.scope import open_scope
 from memory.service import Memory
+from memory.store_read import Snapshot
 from memory.wiring import Home
 from tlog.errors import Error, MalformedError, RefusedError, UnavailableError
 
@@ -822,6 +825,20 @@ def play(home: Home, clock: Clock, choices: random.Random, steps: int) -> None:
             continue
 
 
+def check_current(home: Home, view: Snapshot) -> None:
+    """No value is current that its key has moved on from, and no client has two of a key that takes one."""
+    scope = open_scope(view, home.parts().vault, ME)
+    assert scope is not None
+    for key in ("a", "b", "c"):
+        answer = home.memory(ME).get(key)
+        for fact in answer["active"]:
+            assert fact["status"] in ("active", "conflict")
+            assert not is_retired(view, scope, scope.key_tag(key), fact["value"], home.clock()), fact
+        clients = [fact["client"] for fact in answer["active"] if "many" not in fact["flags"]]
+        assert len(clients) == len(set(clients))
+        assert answer["conflict"] == (len(clients) > 1)
+
+
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_the_facts_table_is_the_fold_of_the_statements(
@@ -856,7 +873,8 @@ def test_the_facts_table_is_the_fold_of_the_statements(
                 )
                 # Of a statement that is erased the fold can tell only between which others it was recorded.
                 assert replaced_at == state.replaced_at or end_erased
-            # A key never has two current values of one client, and an open conflict always has its facts.
+            check_current(home, view)
+            # An open conflict always has its facts.
             for (key_tag,) in view.rows("SELECT key_tag FROM conflicts WHERE closed_by IS NULL"):
                 assert view.facts_of_key(tenant[0][0], key_tag, ("conflict",))
 

@@ -106,7 +106,7 @@ def _diagnose(value: Any, indent: str) -> str:
     if isinstance(value, bytes):
         if len(value) <= 32:
             return f"h'{value.hex()}'"
-        return f"h'\n{inner}" + f"\n{inner}".join(re.findall(".{1,64}", value.hex())) + f"'"
+        return f"h'\n{inner}" + f"\n{inner}".join(re.findall(".{1,64}", value.hex())) + "'"
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -20,9 +20,10 @@ ALLOWED = {
 }
 AUDITOR_TAKES = {"memory.event"}
 PURE = {
-    "tlog": "errors ascii merkle tile note checkpoint cosignature policy trust cbor cose statement receipt proof",
+    "tlog": "errors ascii merkle tile note checkpoint cosignature policy trust cbor cose cose_keys statement receipt proof"
+    " claims verify",
     "witness": "decide wire",
-    "memory": "model event canon guard timeline manifest opening import_jsonl",
+    "memory": "model event canon guard timeline manifest opening import_jsonl mcp_tools provenance_text",
     "auditor": "checks encodings erasure report",
 }
 IMPURE = {

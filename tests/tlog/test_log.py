@@ -716,6 +716,16 @@ def test_a_segment_that_was_never_committed_is_dropped(storages: Storages) -> No
     assert log.append(entries(6, 7)) == (6,)
 
 
+def test_a_file_that_is_no_segment_is_left_alone(storages: Storages) -> None:
+    log = open_raw(storages)
+    log.append(entries(0, 5))
+    (name,) = log.private.names("staging/")
+    odd = {"staging/note", f"{name}x", f"staging/0{name.removeprefix('staging/')}"}
+    log.private.create_all(dict.fromkeys(odd, b""))
+    require_whole(open_raw(storages), 5)
+    assert set(log.private.names("staging/")) == odd
+
+
 def test_a_head_that_moved_under_the_lock_is_not_overwritten(storages: Storages) -> None:
     def intrude(step: str) -> None:
         if step == "staged":
