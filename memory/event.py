@@ -106,7 +106,7 @@ def decode_link(data: bytes) -> Link:
     fields = cbor.decode(data, max_bytes=MAX_LINK_BYTES)
     if not isinstance(fields, dict):
         raise MalformedError("expected a link to be a CBOR map")
-    rest = dict(fields)
+    rest: dict[Any, Any] = dict(fields)
     acts = rest.pop("acts", {})
     if not isinstance(acts, dict):
         raise MalformedError("expected the acts of a link to be a CBOR map")
@@ -133,10 +133,10 @@ def encode_content(content: Mapping[str, Any]) -> bytes:
 
 def decode_content(data: bytes) -> dict[str, Any]:
     """The content map these bytes encode; MalformedError if it is not a map with text keys."""
-    content = cbor.decode(data, max_bytes=MAX_CONTENT_BYTES)
+    content: Any = cbor.decode(data, max_bytes=MAX_CONTENT_BYTES)
     if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
         raise MalformedError("expected content to be a CBOR map with text keys")
-    return content
+    return dict(content)
 
 
 def link_hash(link: bytes, salt: bytes) -> bytes:

@@ -49,10 +49,13 @@ if TYPE_CHECKING:
     from tlog.log import CosignFunction, Log
     from tlog.note import SignatureLine
     from tlog.policy import Policy
+    from tlog.staging import Head
     from tlog.trust import Trust
+    from witness.client import Failure
 
 HOME_VARIABLE: Final = "MUNIMENT_HOME"
 PUBLISH_SECONDS: Final = 10.0
+KNOWN_HEADS_SECONDS: Final = 3.0
 
 
 class Home:
@@ -138,18 +141,20 @@ class Home:
 
     @cached_property
     def _log(self) -> Log:
-        from tlog.log import open_log
+        from tlog.log import Log, LogSettings
 
-        policy = self.policy()
-        return open_log(
-            self.public_storage(),
-            DirectoryStorage(self.path / PRIVATE_LOG),
-            self.config.origin,
+        policy, origin = self.policy(), self.config.origin
+        settings = LogSettings(
+            origin,
             (self.log_signer(),),
             cosign=self.cosign_of(policy) if policy.witnesses else None,
             policy=policy,
             clock=lambda: self.clock() // 1_000_000,
+            known_heads=lambda: _witnessed_heads(policy, origin),
         )
+        log = Log(self.public_storage(), DirectoryStorage(self.path / PRIVATE_LOG), settings)
+        log.recover()
+        return log
 
     def public_storage(self) -> DirectoryStorage:
         """The files that the log serves as they are: tiles, checkpoint, deletion manifests."""
@@ -309,6 +314,25 @@ def _cosign_when_asked(policy: Policy) -> CosignFunction:
     ) -> tuple[SignatureLine, ...]:
         from witness.client import make_cosign
 
-        return make_cosign(policy)(note, prove, previous_size, deadline_seconds)
+        return make_cosign(policy, _say_failure)(note, prove, previous_size, deadline_seconds)
 
     return cosign
+
+
+def _say_failure(failure: Failure) -> None:
+    """Says which witness did not cosign and why: the quorum may be met without it, and it is still amiss."""
+    import logging
+
+    status = "" if failure.status is None else f", status {failure.status}"
+    logging.getLogger("muniment").warning("witness %s: %s%s", ", ".join(failure.names), failure.code, status)
+
+
+def _witnessed_heads(policy: Policy, origin: str) -> list[Head]:
+    """The heads of the log that its witnesses serve: one that we do not extend would make our next a fork."""
+    if not policy.witnesses:
+        return []
+    from tlog.staging import Head
+    from witness.client import fetch_heads
+
+    heads = (one.opened.checkpoint for one in fetch_heads(policy, origin, KNOWN_HEADS_SECONDS))
+    return [Head(head.size, head.root) for head in heads]

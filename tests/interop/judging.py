@@ -24,9 +24,7 @@ class Judge:
     def __init__(self) -> None:
         self.rows: list[Row] = []
 
-    def both_ways(
-        self, claim: str, accepts: Callable[[T], bool], good: T, changed: Mapping[str, T]
-    ) -> None:
+    def both_ways(self, claim: str, accepts: Callable[[T], bool], good: T, changed: Mapping[str, T]) -> None:
         """Passed if `accepts` takes `good` and none of `changed`, which are named by what was changed in them."""
         self.story(
             claim,
@@ -37,7 +35,9 @@ class Judge:
     def story(self, claim: str, accepted: Mapping[str, bool], refused: Mapping[str, bool]) -> None:
         """Passed if all that had to be accepted was, and all that had to be refused was."""
         if not accepted or not refused:
-            raise ValueError(f"{claim}: a claim without something accepted and something refused proves nothing")
+            raise ValueError(
+                f"{claim}: a claim without something accepted and something refused proves nothing"
+            )
         wrong = [f"not accepted: {name}" for name, was in accepted.items() if not was]
         wrong += [f"not refused: {name}" for name, was in refused.items() if not was]
         if wrong:

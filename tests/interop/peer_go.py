@@ -207,7 +207,8 @@ def check_tiles(bench: Bench, judge: Judge) -> None:
         f"Go derives the root of our {new.size} entries from our tiles, and proves records with them",
         lambda one: go.derives(one[0], one[1]),
         (sample.log, new),
-        {"the root": (sample.log, with_root_changed(new))} | {name: (log, new) for name, log in changed.items()},
+        {"the root": (sample.log, with_root_changed(new))}
+        | {name: (log, new) for name, log in changed.items()},
     )
     judge.both_ways(
         f"Go proves that our log of {new.size} extends that of {old.size}",
@@ -258,7 +259,9 @@ def check_paths(bench: Bench, judge: Judge) -> None:
     for path, (level, index, width) in PATHS.items():
         same = Tile(None if level < 0 else level, index, width)
         said = go.ask("path", path)
-        accepted[path] = said == f"{level} {index} {width}\n" and same.path == path and parse_path(path) == same
+        accepted[path] = (
+            said == f"{level} {index} {width}\n" and same.path == path and parse_path(path) == same
+        )
     refused = {path: go.ask("path", path) is None and not ours(path) for path in NO_PATHS}
     judge.story("Go reads our tile paths as the tiles we mean", accepted, refused)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
+from asking import ask_all
 from installing import Tool, environment, run
 from judging import Judge, flipped
 from sample import Bench, verifies
@@ -33,26 +32,14 @@ def install(folder: Path) -> Tool:
 
 
 def ask(bench: Bench, **question: object) -> Any:
-    """What scitt-cose answers, None where it refuses; byte strings are passed on as hexadecimal."""
-    plain = {name: _plain(value) for name, value in question.items()}
-    done = subprocess.run(
-        [str(bench.tool), str(Path(__file__).with_name("scittcheck.py"))],
-        input=json.dumps([plain]),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    if done.returncode:
-        raise RuntimeError(f"scittcheck ended with {done.returncode}: {done.stderr[-500:]}")
-    return json.loads(done.stdout)[0]
+    """What scitt-cose answers, None where it refuses; keys are passed on as PEM."""
+    plain = {name: _pem_as_text(value) for name, value in question.items()}
+    return ask_all([str(bench.tool), str(Path(__file__).with_name("scittcheck.py"))], [plain])[0]
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, bytes):
-        return value.decode("ascii") if value.startswith(b"-----BEGIN") else value.hex()
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+def _pem_as_text(value: object) -> object:
+    if isinstance(value, bytes) and value.startswith(b"-----BEGIN"):
+        return value.decode("ascii")
     return value
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
-import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
+from asking import ask_all
 from installing import Tool, node_modules
 from judging import Judge, flipped
 from sample import Bench
@@ -28,24 +27,8 @@ def install(folder: Path) -> Tool:
 
 
 def ask(bench: Bench, **question: object) -> Any:
-    """What @transmute/cose answers, None where it refuses; byte strings are passed on as hexadecimal."""
-    return ask_all(bench, [question])[0]
-
-
-def ask_all(bench: Bench, questions: list[dict[str, object]]) -> list[Any]:
-    """The answer to each question, all from one process."""
-    done = subprocess.run(
-        ["node", str(bench.tool)],
-        input=json.dumps(questions, default=bytes.hex),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    if done.returncode:
-        raise RuntimeError(f"transmute.js ended with {done.returncode}: {done.stderr[-500:]}")
-    answers: list[Any] = json.loads(done.stdout)
-    return answers
+    """What @transmute/cose answers, None where it refuses."""
+    return ask_all(["node", str(bench.tool)], [question])[0]
 
 
 def public_jwk(signer: Signer) -> dict[str, str]:
@@ -72,7 +55,7 @@ def check_receipts(bench: Bench, judge: Judge) -> None:
     key = public_jwk(log)
     changed = _changed(tree, log, other)
     said = ask_all(
-        bench,
+        ["node", str(bench.tool)],
         [
             {
                 "ask": "inclusion",
@@ -110,7 +93,7 @@ def check_consistency(bench: Bench, judge: Judge) -> None:
         ):
             question = {"ask": "consistency", "oldRoot": old_root, "root": root, "receipt": one, "key": key}
             questions[f"{old} to {new}{name}"] = question
-    said = dict(zip(questions, ask_all(bench, list(questions.values())), strict=True))
+    said = dict(zip(questions, ask_all(["node", str(bench.tool)], list(questions.values())), strict=True))
     judge.story(
         "@transmute/cose verifies our ES256 consistency receipts",
         {name: answer is True for name, answer in said.items() if "," not in name},

@@ -97,7 +97,9 @@ def published_head(home: Path) -> Head:
 
 def _set_up(bench: Bench, home: Path) -> Pair:
     described = muniment(home, "init")
-    peer_vkey = ask_peer(bench, "init", "--name", PEER_NAME, "--db", "peer.db", "--key-file", "peer.key").strip()
+    peer_vkey = ask_peer(
+        bench, "init", "--name", PEER_NAME, "--db", "peer.db", "--key-file", "peer.key"
+    ).strip()
     ask_peer(bench, "add-log", "--origin", described["origin"], "--vkey", described["vkey"])
     ours = witness(bench.folder / "ours", "init", "--name", OUR_NAME)
     witness(bench.folder / "ours", "add-log", "--vkey", described["vkey"])

@@ -116,7 +116,9 @@ def make_sample(folder: Path) -> Sample:
     for part in (facts[:FIRST_FACTS], facts[FIRST_FACTS:]):
         muniment(home, "import", "jsonl", "-", stdin="".join(part))
         if part[-1] == facts[-1]:
-            kept = muniment(home, "remember", "the sample ends here", "--key", "sample/end", "--value", "here")
+            kept = muniment(
+                home, "remember", "the sample ends here", "--key", "sample/end", "--value", "here"
+            )
         muniment(home, "log", "publish")
         heads.append(head_of((home / "log" / "checkpoint").read_bytes()))
     receipt, proof = folder / "fact.cose", folder / "fact.tlog-proof"
@@ -133,7 +135,9 @@ def make_large_log(folder: Path) -> dict[int, Head]:
     from tlog.storage import DirectoryStorage
 
     signer = make_log_key(folder / "keys" / "log.key", "large.interop.invalid")
-    settings = LogSettings("large.interop.invalid", (signer,), identify=lambda one: hashlib.sha256(one).digest())
+    settings = LogSettings(
+        "large.interop.invalid", (signer,), identify=lambda one: hashlib.sha256(one).digest()
+    )
     log = Log(DirectoryStorage(folder / "log"), DirectoryStorage(folder / "log-state"), settings)
     log.recover()
     heads, done = {}, 0

@@ -54,8 +54,7 @@ def sign_statement(payload: str, key: str, kid: str, names: list[str], typ: str)
 
 
 COMMANDS = {
-    one.__name__: one
-    for one in (statement, receipt, receipts, attach, consistency, root, sign_statement)
+    one.__name__: one for one in (statement, receipt, receipts, attach, consistency, root, sign_statement)
 }
 
 

@@ -20,8 +20,8 @@ ALLOWED = {
 }
 AUDITOR_TAKES = {"memory.event"}
 PURE = {
-    "tlog": "errors ascii merkle tile note checkpoint cosignature policy trust cbor cose cose_keys statement receipt proof"
-    " claims verify",
+    "tlog": "errors ascii merkle tile note checkpoint cosignature policy trust cbor cose cose_keys statement"
+    " receipt proof claims verify",
     "witness": "decide wire",
     "memory": "model event canon guard timeline manifest opening import_jsonl mcp_tools provenance_text",
     "auditor": "checks encodings erasure report",
