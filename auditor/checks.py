@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from auditor import checks_caches, checks_facts, checks_store, erasure
+from auditor import checks_caches, checks_facts, checks_guard, checks_store, erasure
 from auditor.evidence import Asked, Entries, LogFiles, Statement, StoreRows
 from auditor.findings import Outcome, merge
 from auditor.fold import fold
@@ -44,4 +44,5 @@ def _check_statements(
         checks_facts.check_opened(statements, folded),
         checks_facts.check_facts(rows, statements, folded),
         checks_caches.check_caches(rows, statements),
+        checks_guard.check_returned(statements),
     ]

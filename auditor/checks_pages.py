@@ -14,9 +14,12 @@ from tlog.errors import MalformedError
 
 MAIN: Final = "store.db"
 WAL: Final = "store.db-wal"
-# The record of a row of `contents`: the row number's NULL, the content, a salt of 32 bytes.
-_CONTENT_SERIAL: Final = 12
-_SALT_SERIAL: Final = 12 + 2 * 32
+# The record of a row of `contents`: the row number's NULL, the content, a salt of 32 bytes. That of `facts`: 14
+# columns, the tags of agent and text among them.
+_BYTES_SERIAL: Final = 12
+_TAG_SERIAL: Final = 12 + 2 * 32
+_FACT_COLUMNS: Final = 14
+_FACT_TAGS: Final = (2, 5)
 _WORDS: Final = "search"
 
 
@@ -106,9 +109,10 @@ def _check_old_pages(pages: Pages, owners: Mapping[int, str], live: Live) -> tup
         owner = owners.get(old.page, "nobody")
         gone = 0
         for rowid, types in leaf_rows(old.data, pages.header, old.page):
+            # By their shape: the page may have served another table when it was written.
             if _is_content(types):
                 gone += rowid not in live.contents
-            elif owner == "facts":
+            elif _is_fact(types):
                 gone += rowid not in live.facts
         if gone:
             what = "A superseded page holds rows that are gone from the store."
@@ -121,7 +125,11 @@ def _is_content(types: tuple[int, ...]) -> bool:
     return (
         len(types) == 3
         and types[0] == 0
-        and types[1] >= _CONTENT_SERIAL
+        and types[1] >= _BYTES_SERIAL
         and types[1] % 2 == 0
-        and types[2] == _SALT_SERIAL
+        and types[2] == _TAG_SERIAL
     )
+
+
+def _is_fact(types: tuple[int, ...]) -> bool:
+    return len(types) == _FACT_COLUMNS and all(types[at] == _TAG_SERIAL for at in _FACT_TAGS)

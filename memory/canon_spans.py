@@ -189,7 +189,7 @@ def _typed_ends(base: str, run: Sequence[Match[str]], place: int, start: int) ->
 def _cut(base: str, start: int, end: int) -> bool:
     """Whether the place is cut out of a number or a time: the 5 of 5,000, the 30 of 2:30."""
     before = start >= 2 and base[start - 1] in _INSIDE_NUMBER and base[start - 2].isdigit()
-    return False and (base[end : end + 1] in _INSIDE_NUMBER and base[end + 1 : end + 2].isdigit())
+    return before or (base[end : end + 1] in _INSIDE_NUMBER and base[end + 1 : end + 2].isdigit())
 
 
 def _is_inner(word: str) -> bool:

@@ -6,6 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# No deadlines: a shared machine is slow at times, and time is measured in benchmarks/ alone.
+settings.register_profile("project", deadline=None)
+settings.load_profile("project")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import os
 import re
 import shutil
@@ -229,7 +230,7 @@ def check_large_log(bench: Bench, judge: Judge) -> None:
         last,
         {"the root": with_root_changed(last), "the size": Head(last.size - 1, last.root)},
     )
-    steps = list(zip(heads.values(), list(heads.values())[1:], strict=False))
+    steps = list(itertools.pairwise(heads.values()))
     judge.story(
         "Go proves every step between the sizes around the ends of its tiles",
         {f"{old.size} to {new.size}": go.extends(log, old, new) for old, new in steps},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +147,7 @@ def check_proofs(bench: Bench, judge: Judge) -> None:
         {"an entry": [*tree.entries[:-1], flipped(tree.entries[-1])]},
     )
     accepted, refused = {}, {}
-    for old, new in zip(SIZES, SIZES[1:], strict=False):
+    for old, new in itertools.pairwise(SIZES):
         proof = list(tree.log.prove_consistency(old, new))
         question = {"ask": "consistency", "root": tree.root(new), "sizes": [old, new]}
         old_root, changed = tree.root(old), [*proof[:-1], flipped(proof[-1])]
@@ -172,7 +173,10 @@ def check_made_there(bench: Bench, judge: Judge) -> None:
     private = (bench.folder / "keys" / "issuer").read_bytes()
     made = ask(
         bench,
-        **{"ask": "sign_statement", "payload": payload, "key": private, "kid": issuer.kid},
+        ask="sign_statement",
+        payload=payload,
+        key=private,
+        kid=issuer.kid,
         names=[ISSUER, SUBJECT],
         typ=TYP,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -40,6 +41,7 @@ class Pair:
     """The states of two witnesses that know one log, aics-witness and ours."""
 
     bench: Bench
+    origin: str
     log_vkey: str
     peer_vkey: str
     our_vkey: str
@@ -61,17 +63,24 @@ class Pair:
         ):
             yield Urls(peer, ours)
 
-    def policy(self, urls: Urls, quorum: str) -> str:
-        """The path of a policy in which `both` is one of the quorums."""
+    def policy(self, urls: Urls) -> str:
+        """The path of a policy that wants both."""
         return self.bench.write(
             "policy",
             f"log {self.log_vkey}\nwitness peer {self.peer_vkey} {urls.peer}\n"
-            f"witness ours {self.our_vkey} {urls.ours}\ngroup both all peer ours\nquorum {quorum}\n",
+            f"witness ours {self.our_vkey} {urls.ours}\ngroup both all peer ours\nquorum both\n",
+        )
+
+    def peer_policy(self, urls: Urls) -> str:
+        """The path of a policy that knows aics-witness alone."""
+        return self.bench.write(
+            "peer-policy",
+            f"log {self.log_vkey}\nwitness peer {self.peer_vkey} {urls.peer}\nquorum peer\n",
         )
 
     def publish(self, home: Path, urls: Urls, word: str) -> Head | None:
         """The head with one more fact, None if the two did not both co-sign it."""
-        muniment(home, "log", "policy", "--set", self.policy(urls, "both"))
+        muniment(home, "log", "policy", "--set", self.policy(urls))
         muniment(home, "remember", f"the {word} fact for the witnesses")
         done = run_muniment(["log", "publish", "--deadline", PUBLISH_SECONDS, "--home", str(home), "--json"])
         answer = json.loads(done.stdout)
@@ -103,25 +112,26 @@ def _set_up(bench: Bench, home: Path) -> Pair:
     ask_peer(bench, "add-log", "--origin", described["origin"], "--vkey", described["vkey"])
     ours = witness(bench.folder / "ours", "init", "--name", OUR_NAME)
     witness(bench.folder / "ours", "add-log", "--vkey", described["vkey"])
-    return Pair(bench, described["vkey"], peer_vkey, ours["vkey"])
+    return Pair(bench, described["origin"], described["vkey"], peer_vkey, ours["vkey"])
 
 
 def check_two_of_two(bench: Bench, judge: Judge) -> None:
     """Growth, a restart of both, a witness that is away, and a fork."""
-    home, fork = bench.folder / "home", bench.folder / "fork"
+    home, copy = bench.folder / "home", bench.folder / "copy"
     pair = _set_up(bench, home)
     with pair.running() as urls:
         first, second = pair.publish(home, urls, "first"), pair.publish(home, urls, "second")
-        shutil.copytree(home, fork)
+        shutil.copytree(home, copy)
     with our_witness(pair.state) as ours:
         alone = pair.publish(home, Urls(urls.peer, ours), "third")
         kept = published_head(home)
     with pair.running() as urls:
         third = pair.publish(home, urls, "fourth")
-        served = served_checkpoint(urls.peer, muniment(home, "log", "vkey")["origin"])
-        forked = [pair.publish(fork, urls, f"{word} forked") for word in ("first", "second", "third")]
+        served = served_checkpoint(urls.peer, pair.origin)
+        noticed = _rollback_noticed(pair, urls, copy)
+        forked = _publish_fork(pair, urls, copy)
         last = pair.publish(home, urls, "fifth")
-        only_peer = pair.policy(urls, "peer")
+        only_peer = pair.peer_policy(urls)
     if third is None or last is None:
         raise AssertionError("the two witnesses did not co-sign the log after a restart")
     judge.story(
@@ -134,20 +144,70 @@ def check_two_of_two(bench: Bench, judge: Judge) -> None:
             "what aics-witness serves to monitors": head_of(served.body) == third
             and verifies(bench.write("served", served.body), "--policy", only_peer),
         },
-        {
-            "a head that aics-witness has not seen": alone is None and kept == second,
-            "a fork that is behind": forked[0] is None,
-            "a fork of the same size": forked[1] is None,
-            "a fork that is ahead": forked[2] is None,
-        },
+        {"a head that aics-witness has not seen": alone is None and kept == second} | forked,
+    )
+    judge.story(
+        "A home set back to an older copy learns from aics-witness that it was, and signs nothing",
+        {"the log itself goes on": last.size == 5},
+        {"the older copy": noticed},
     )
     _check_checkpoint(pair, urls, (home / "log" / "checkpoint").read_bytes(), judge)
     _check_evidence(pair, third, judge)
 
 
+def _rollback_noticed(pair: Pair, urls: Urls, copy: Path) -> bool:
+    """Whether a home that has forgotten its last heads refuses to sign, with aics-witness alone to tell it."""
+    home = copy.with_name("set-back")
+    shutil.copytree(copy, home)
+    muniment(home, "log", "policy", "--set", pair.peer_policy(urls))
+    muniment(home, "remember", "a fact in a home that was set back")
+    done = run_muniment(["log", "publish", "--home", str(home), "--json"])
+    return json.loads(done.stdout).get("error", {}).get("code") == "rolled_back"
+
+
+def _publish_fork(pair: Pair, urls: Urls, copy: Path) -> dict[str, bool]:
+    """What becomes of a log that goes another way from an older copy, with the same key and no scruples."""
+    from tlog.errors import UnavailableError
+    from tlog.keys import load_log_key
+    from tlog.log import Log, LogSettings
+    from tlog.policy import parse_policy
+    from tlog.storage import DirectoryStorage
+    from witness.client import Failure, make_cosign
+
+    policy = parse_policy(Path(pair.policy(urls)).read_text("utf-8"))
+    failures: list[Failure] = []
+    settings = LogSettings(
+        pair.origin,
+        (load_log_key(copy / "keys" / "log.key"),),
+        make_cosign(policy, failures.append),
+        policy,
+        identify=lambda entry: hashlib.sha256(entry).digest(),
+    )
+    log = Log(DirectoryStorage(copy / "log"), DirectoryStorage(copy / "log-state"), settings)
+    refused = {}
+    for word, expected in (
+        ("behind", ("ahead", None)),
+        ("of the same size", ("fork", 422)),
+        ("ahead", ("refused", 422)),
+    ):
+        failures.clear()
+        log.append([f"a forked entry, {word}".encode()])
+        try:
+            log.publish(float(PUBLISH_SECONDS))
+        except UnavailableError as error:
+            codes = {one.names[0]: (one.code, one.status) for one in failures}
+            refused[f"a fork that is {word}"] = (
+                error.code == "witness_quorum_not_met" and codes == dict.fromkeys(("peer", "ours"), expected)
+            )
+        else:
+            refused[f"a fork that is {word}"] = False
+    log.close()
+    return refused
+
+
 def _check_checkpoint(pair: Pair, urls: Urls, note: bytes, judge: Judge) -> None:
     """The published note under the policy of both."""
-    policy = pair.policy(urls, "both")
+    policy = pair.policy(urls)
     lines = note.splitlines(keepends=True)
     judge.both_ways(
         "`muniment verify` accepts that checkpoint under the policy of both",

@@ -55,9 +55,9 @@ def served_checkpoint(url: str, origin: str) -> Answer:
 @contextmanager
 def our_witness(state: Path) -> Iterator[str]:
     """The address of our own witness, running on its state."""
+    serve = ["witness", "serve", "--state", str(state), "--listen", "127.0.0.1:0", "--json"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "memory.cli", "witness", "serve"]
-        + ["--state", str(state), "--listen", "127.0.0.1:0", "--json"],
+        [sys.executable, "-m", "memory.cli", *serve],
         cwd=REPOSITORY,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -83,7 +83,8 @@ def serving(command: list[str], port: int, folder: Path, settings: dict[str, str
         stderr=subprocess.DEVNULL,
     )
     try:
-        _wait_for(process, port)
+        if not _answers(process, port):
+            raise RuntimeError(f"{Path(command[0]).name} did not start in time")
         yield f"http://127.0.0.1:{port}"
     finally:
         _stop(process)
@@ -96,14 +97,15 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:
+def _answers(process: subprocess.Popen[bytes], port: int) -> bool:
+    """Whether the process came to listen on the port."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
+                return True
         time.sleep(0.1)
-    raise RuntimeError(f"{Path(str(process.args[0])).name} did not start")  # type: ignore[index]
+    return False
 
 
 def _stop(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:

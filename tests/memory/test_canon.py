@@ -251,6 +251,8 @@ NOT_STATED = [
     ("1", "ships on March 1, 2026"),
     ("2026", "ships on March 1, 2026"),
     ("4", "lives in 4A"),
+    ("16", "a ratio of 16:9"),
+    ("9", "a ratio of 16:9"),
     ("C", "mostly written in C++"),
     ("Pro", "is on Pro+ now"),
     ("3.1", "runs 3.10"),

@@ -23,7 +23,8 @@ PURE = {
     "tlog": "errors ascii merkle tile note checkpoint cosignature policy trust cbor cose cose_keys statement"
     " receipt proof claims verify",
     "witness": "decide wire",
-    "memory": "model event canon guard timeline manifest opening import_jsonl mcp_tools provenance_text",
+    "memory": "canon canon_dates canon_names canon_numbers canon_spans canon_text canon_types canon_units"
+    " model event guard timeline manifest opening import_jsonl mcp_tools provenance_text",
     "auditor": "checks encodings erasure report",
 }
 IMPURE = {

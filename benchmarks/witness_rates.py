@@ -1,0 +1,372 @@
+"""How many heads a witness cosigns a second, ours and aics-witness in turns, in one run.
+
+    python benchmarks/witness_rates.py [--rounds N] [--seconds S] [--memory REQUESTS] [--processes N] [--only OURS]
+
+Every request is a head that grows its log by one entry, signed and proved, so each one has to be judged, cosigned and
+durably stored before it is answered; a request counts when it is answered 200. Bodies are made before the clock runs.
+aics-witness is installed from the package index for the run, in a folder of its own (Python 3.12 or newer).
+
+Rows: one log whose heads are sent one after another; one log that has a head under way on every connection; 1,000
+logs in turn. Requests that arrive at ours together share one commit, those of one log too; aics-witness commits each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import selectors
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(REPOSITORY))
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: E402
+
+from tlog import merkle  # noqa: E402
+from tlog.ascii import encode_base64  # noqa: E402
+from tlog.note import SignatureType, make_verifier_key  # noqa: E402
+
+PEER = "aics-witness==0.1.0"
+LOGS = 1000
+MANY = range(LOGS)
+NAME = "bench.invalid/log-{}"
+KEY = Ed25519PrivateKey.from_private_bytes(b"\1" * 32)
+
+
+class Tree:
+    """A growing tree that every benchmarked log shares: roots, and the proof from each size to the next."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[tuple[int, int], bytes] = {}
+        self._steps: dict[int, tuple[str, str]] = {}
+
+    def step(self, size: int) -> tuple[str, str]:
+        """The proof lines from `size` to the next, and the next root, as they stand in a request."""
+        if size not in self._steps:
+            proof = merkle.prove_consistency(size, size + 1, self._read)
+            root = merkle.tree_root(size + 1, self._read)
+            self._steps[size] = "".join(f"{encode_base64(one)}\n" for one in proof), encode_base64(root)
+        return self._steps[size]
+
+    def _read(self, nodes: object) -> list[bytes]:
+        return [self._node(*node) for node in nodes]  # type: ignore[attr-defined]
+
+    def _node(self, level: int, index: int) -> bytes:
+        found = self._nodes.get((level, index))
+        if found is None:
+            found = (
+                merkle.node_hash(self._node(level - 1, 2 * index), self._node(level - 1, 2 * index + 1))
+                if level
+                else merkle.leaf_hash(b"%d" % index)
+            )
+            self._nodes[level, index] = found
+        return found
+
+
+TREE = Tree()
+
+
+def verifier(origin: str) -> object:
+    return make_verifier_key(origin, SignatureType.ED25519, KEY.public_key().public_bytes_raw())
+
+
+_KEY_IDS: dict[str, bytes] = {}
+
+
+def request(origin: str, size: int) -> bytes:
+    """The whole HTTP request for the head of `size` + 1 after that of `size`."""
+    proof, root = TREE.step(size)
+    text = f"{origin}\n{size + 1}\n{root}\n"
+    if origin not in _KEY_IDS:
+        _KEY_IDS[origin] = verifier(origin).key_id  # type: ignore[attr-defined]
+    line = encode_base64(_KEY_IDS[origin] + KEY.sign(text.encode()))
+    body = f"old {size}\n{proof}\n{text}\n\u2014 {origin} {line}\n".encode()
+    head = f"POST /add-checkpoint HTTP/1.1\r\nhost: witness\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+@dataclass
+class Server:
+    """A running witness, and the size to which each log has grown there."""
+
+    name: str
+    port: int
+    pid: int
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    def next_requests(self, origins: list[str], count: int) -> Iterator[bytes]:
+        """The next heads of these logs, one of each in turn."""
+        for number in range(count):
+            origin = origins[number % len(origins)]
+            size = self.sizes.get(origin, 0)
+            self.sizes[origin] = size + 1
+            yield request(origin, size)
+
+    def memory_bytes(self) -> int:
+        """What the process has resident now."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        return 0
+
+
+@dataclass
+class Connection:
+    """One connection, and the request under way on it."""
+
+    socket: socket.socket
+    number: int = 0
+    began: float = 0.0
+    received: bytes = b""
+
+
+@dataclass
+class Outcome:
+    """What one run of requests gave."""
+
+    seconds: float
+    latencies: list[float]
+    statuses: dict[int, int]
+
+    @property
+    def rate(self) -> float:
+        return len(self.latencies) / self.seconds
+
+    def percentile(self, share: float) -> float:
+        ordered = sorted(self.latencies)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def drive(port: int, connections: int, requests: list[bytes], wait_for_the_last: Callable[[int], bool]) -> Outcome:
+    """Sends every request, each connection one at a time; a conflict is tried again when it can succeed.
+
+    `wait_for_the_last(number)` says whether a request may only be sent again once the one before it was answered.
+    """
+    selector = selectors.DefaultSelector()
+    idle = []
+    for _ in range(connections):
+        opened = socket.create_connection(("127.0.0.1", port))
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = Connection(opened)
+        selector.register(opened, selectors.EVENT_READ, connection)
+        idle.append(connection)
+    latencies: list[float] = []
+    statuses: dict[int, int] = {}
+    answered = bytearray(len(requests))
+    waiting: dict[int, Connection] = {}
+    following = 0
+
+    def send(connection: Connection, number: int, began: float) -> None:
+        connection.number, connection.began, connection.received = number, began, b""
+        connection.socket.sendall(requests[number])
+
+    began = time.perf_counter()
+    for connection in idle:
+        if following < len(requests):
+            send(connection, following, time.perf_counter())
+            following += 1
+    left = len(requests)
+    while left:
+        for key, _ in selector.select(30):
+            connection = key.data
+            connection.received += connection.socket.recv(65536)
+            status = complete_status(connection.received)
+            if status is None:
+                continue
+            statuses[status] = statuses.get(status, 0) + 1
+            number = connection.number
+            if status == 409 and wait_for_the_last(number):
+                if number == 0 or answered[number - 1]:
+                    send(connection, number, connection.began)
+                else:
+                    waiting[number - 1] = connection
+                continue
+            if status != 200:
+                raise SystemExit(f"answered with {status}: {connection.received[:500]!r}")
+            latencies.append(time.perf_counter() - connection.began)
+            answered[number] = 1
+            left -= 1
+            if number in waiting:
+                next_one = waiting.pop(number)
+                send(next_one, next_one.number, next_one.began)
+            if following < len(requests):
+                send(connection, following, time.perf_counter())
+                following += 1
+    seconds = time.perf_counter() - began
+    for key in list(selector.get_map().values()):
+        key.fileobj.close()  # type: ignore[union-attr]
+    selector.close()
+    return Outcome(seconds, latencies, statuses)
+
+
+def complete_status(data: bytes) -> int | None:
+    """The status of an answer that has arrived whole."""
+    head, separator, body = data.partition(b"\r\n\r\n")
+    if not separator:
+        return None
+    for line in head.lower().split(b"\r\n"):
+        if line.startswith(b"content-length:"):
+            return int(head.split(b" ", 2)[1]) if len(body) >= int(line[15:]) else None
+    raise SystemExit(f"an answer without a length: {head!r}")
+
+
+@contextmanager
+def running(command: list[str], cwd: Path, environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        command, cwd=cwd, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(30)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+@contextmanager
+def ours(folder: Path, extra: list[str]) -> Iterator[Server]:
+    """Our witness, with all logs imported."""
+    command = [sys.executable, "-m", "memory.cli", "witness"]
+    environment = {"PYTHONPATH": str(REPOSITORY)}
+
+    def run(*arguments: str) -> None:
+        subprocess.run([*command, *arguments, "--state", str(folder / "state")], check=True, cwd=folder,
+                       env={**os.environ, **environment}, stdout=subprocess.DEVNULL)
+
+    run("init", "--name", "ours.bench.invalid/w")
+    entries = [f"vkey {verifier(origin).vkey}\nqpd 2147483647\ncontact nobody\n" for origin in origins()]  # type: ignore[attr-defined]
+    (folder / "logs").write_text("logs/v0\n" + "".join(entries))
+    run("import-logs", str(folder / "logs"))
+    serve = [*command, "serve", "--state", str(folder / "state"), "--listen", "127.0.0.1:0", "--json", *extra]
+    with running(serve, folder, environment) as process:
+        assert process.stdout is not None
+        url = json.loads(process.stdout.readline())["listening"]
+        yield Server("muniment", int(url.rpartition(":")[2]), process.pid)
+
+
+@contextmanager
+def peer(folder: Path) -> Iterator[Server]:
+    """aics-witness, in an environment of its own, with all logs in its configuration."""
+    sys.path.insert(0, str(REPOSITORY / "tests" / "interop"))
+    from installing import environment as make_environment
+
+    program = str(os.environ.get("AICS_WITNESS") or make_environment(folder, PEER, "3.12", "3.13", "3.14") / "aics-witness")
+    configuration = folder / "w.json"
+    subprocess.run(
+        [program, "init", "--config", str(configuration), "--name", "peer.bench.invalid/w", "--db", "peer.db", "--key-file", "peer.key"],
+        check=True, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )
+    document = json.loads(configuration.read_text())
+    document["logs"] = [{"origin": origin, "vkeys": [verifier(origin).vkey]} for origin in origins()]  # type: ignore[attr-defined]
+    configuration.write_text(json.dumps(document))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    serve = [program, "serve", "--config", str(configuration), "--listen", f"127.0.0.1:{port}", "--log-level", "WARNING"]
+    with running(serve, folder, {}) as process:
+        for _ in range(300):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.1)
+        yield Server("aics-witness", port, process.pid)
+
+
+def origins() -> list[str]:
+    return [NAME.format(number) for number in range(LOGS + 3)]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A load: which logs, over how many connections, and whether a log has several heads under way."""
+
+    name: str
+    origins: list[str]
+    connections: int
+    at_once: bool = False
+
+
+SCENARIOS = (
+    Scenario("one log, in turn", [NAME.format(LOGS)], 1),
+    Scenario("one log, 16 at once", [NAME.format(LOGS + 1)], 16, True),
+    Scenario("1,000 logs", [NAME.format(number) for number in MANY], 1),
+    Scenario("1,000 logs", [NAME.format(number) for number in MANY], 16),
+)
+
+
+def measure(server: Server, scenario: Scenario, seconds: float, guess: float) -> Outcome:
+    """One run of about so many seconds, after a guess of the rate."""
+    count = max(50, int(guess * seconds))
+    requests = list(server.next_requests(scenario.origins, count))
+    return drive(server.port, scenario.connections, requests, lambda number: scenario.at_once)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--memory", type=int, default=0, metavar="REQUESTS")
+    parser.add_argument("--only-ours", action="store_true")
+    parser.add_argument("extra", nargs="*", help="more arguments of our `witness serve`, after --")
+    args = parser.parse_args()
+    print(f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    with tempfile.TemporaryDirectory(prefix="witness-rates-") as place, ExitStack() as stack:
+        folders = [Path(place) / name for name in ("ours", "peer")]
+        for folder in folders:
+            folder.mkdir(mode=0o700)
+        servers = [stack.enter_context(ours(folders[0], args.extra))]
+        if not args.only_ours:
+            servers.append(stack.enter_context(peer(folders[1])))
+        found: dict[tuple[int, str], list[Outcome]] = {}
+        for number in range(args.rounds + 1):
+            for index, scenario in enumerate(SCENARIOS):
+                for server in servers:
+                    before = found.get((index, server.name), [])
+                    guess = before[-1].rate if before else 0.0
+                    outcome = measure(server, scenario, args.seconds if number else 0.2, guess)
+                    found[index, server.name] = [*before, outcome] if number != 1 else [outcome]
+        show(found, servers)
+        if args.memory:
+            memory(servers[0], args.memory)
+    return 0
+
+
+def show(found: dict[tuple[int, str], list[Outcome]], servers: list[Server]) -> None:
+    """The table: the median over the rounds, and how many times the peer's rate ours is."""
+    print(f"{'load':<22} {'conns':>5} {'witness':<13} {'200/s':>8} {'p50 ms':>8} {'p99 ms':>8}  409s   ratio")
+    for index, scenario in enumerate(SCENARIOS):
+        rates = {}
+        for server in servers:
+            outcomes = found[index, server.name]
+            rate = rates[server.name] = median(one.rate for one in outcomes)
+            p50, p99 = (median(one.percentile(share) for one in outcomes) * 1000 for share in (0.5, 0.99))
+            conflicts = sum(one.statuses.get(409, 0) for one in outcomes)
+            ratio = f"{rates['muniment'] / rate:.1f}" if server.name != "muniment" else ""
+            print(f"{scenario.name:<22} {scenario.connections:>5} {server.name:<13} {rate:8.0f} {p50:8.2f} {p99:8.2f}  {conflicts:>4}   {ratio}")
+
+
+def memory(server: Server, requests: int) -> None:
+    """Resident memory of our witness as the requests go by."""
+    scenario = SCENARIOS[3]
+    done, step = 0, 20_000
+    while done < requests:
+        drive(server.port, 16, list(server.next_requests(scenario.origins, step)), lambda number: False)
+        done += step
+        print(f"after {done:>9,} requests {server.memory_bytes() / 1e6:7.1f} MB resident", flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

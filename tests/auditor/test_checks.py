@@ -1,0 +1,634 @@
+"""Each check of values, on statements made for it: what is right passes, and each single wrong has its code."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from auditor import checks_caches, checks_facts, checks_guard, checks_store
+from auditor.checks import check_store
+from auditor.erasure import check_erasures, decode_manifest
+from auditor.evidence import (
+    ActRow,
+    Asked,
+    Entries,
+    ErasureRow,
+    EventRow,
+    FactRow,
+    LogFiles,
+    Statement,
+    StoreRows,
+    TenantRow,
+)
+from auditor.findings import SEVERITIES, Finding, Note, Outcome, merge, verdict
+from auditor.fold import Fold, fold
+from auditor.report import MAX_FINDINGS_PER_CODE, Report, to_document, to_text
+from memory import event
+from tlog import cbor
+from tlog.cose import CWT_CLAIMS, CWT_ISS, CWT_SUB, CoseSigner, sign1
+from tlog.errors import MalformedError
+from tlog.keys import make_cose_key
+from tlog.statement import sign_statement
+from tlog.trust import Trust, TrustedKey, make_trust
+
+NOW = 1_790_000_000_000_000
+SECOND = 1_000_000
+TENANT = bytes(range(16))
+
+
+@pytest.fixture(scope="session")
+def signer(tmp_path_factory: pytest.TempPathFactory) -> CoseSigner:
+    return make_cose_key(tmp_path_factory.mktemp("keys") / "issuer.key")
+
+
+@pytest.fixture(scope="session")
+def asked(signer: CoseSigner) -> Asked:
+    keys = tuple(TrustedKey(use, signer.key, 0) for use in ("issuer", "manifest"))
+    return Asked(make_trust("quorum none\n", keys), NOW)
+
+
+@dataclass
+class World:
+    """Statements made one after the other, as a store would hold them, all of them logged."""
+
+    signer: CoseSigner
+    events: list[EventRow] = field(default_factory=list)
+    facts: dict[int, FactRow] = field(default_factory=dict)
+    links: list[event.Link] = field(default_factory=list)
+
+    def add(
+        self,
+        kind: str = "write",
+        acts: Mapping[str, Sequence[bytes]] | None = None,
+        details: Mapping[str, Any] | None = None,
+        content: Mapping[str, Any] | None = None,
+        **changes: Any,
+    ) -> bytes:
+        """The commitment of a new statement; `changes` are of its row."""
+        seq = len(self.events) + 1
+        at = NOW - (1000 - seq) * SECOND
+        if kind == "write":
+            details = {"outcome": "stored"} if details is None else details
+            content = {
+                "agent": "bot",
+                "text": f"t{seq}",
+                "valid_from": at,
+                "recorded_at": at,
+                **(content or {}),
+            }
+        content = {"recorded_at": at, **(content or {})}
+        link = event.Link(
+            kind, seq, TENANT, seq, {k: tuple(v) for k, v in (acts or {}).items()}, details or {}
+        )
+        encoded, data = link.encode(), event.encode_content(content)
+        salts = changes.pop("salts", (os.urandom(32), os.urandom(32)))
+        made = event.commit(encoded, salts[0], data, salts[1])
+        entry = sign_statement(self.signer, "issuer", "store", made.commitment)
+        row = EventRow(
+            seq, 1, seq, made.commitment, encoded, salts[0], made.content_hash, entry, seq - 1, data, salts[1]
+        )
+        self.events.append(replace(row, **changes))
+        self.links.append(link)
+        if kind == "write":
+            tag = hashlib.sha256(str(content.get("text")).encode()).digest()
+            self.facts[seq] = FactRow(
+                seq,
+                1,
+                b"a" * 32,
+                None,
+                None,
+                tag,
+                "active",
+                content["valid_from"],
+                int("valid_from_declared" in content.get("flags", ())),
+                None,
+                content["recorded_at"],
+                None,
+                None,
+                0,
+            )
+        return made.commitment
+
+    def spoil(self, at: int, /, **changes: Any) -> None:
+        self.events[at - 1] = replace(self.events[at - 1], **changes)
+
+    def erase(self, seq: int) -> None:
+        self.spoil(seq, content=None, content_salt=None)
+        self.facts.pop(seq, None)
+
+    def rows(self, **changes: Any) -> StoreRows:
+        acts = {
+            (self._seq(target), seq, act)
+            for seq, link in enumerate(self.links, start=1)
+            for act, targets in link.acts.items()
+            for target in targets
+        }
+        whole = StoreRows(
+            tenants=(TenantRow(1, TENANT, "acme", len(self.events)),),
+            events=tuple(self.events),
+            facts=tuple(self.facts.values()),
+            acts=tuple(ActRow(1, *act) for act in sorted(acts)),
+            meta={"recorded_at": NOW - (1000 - len(self.events)) * SECOND},
+        )
+        return replace(whole, **changes)
+
+    def entries(self) -> Entries:
+        return Entries(len(self.events), tuple(row.entry for row in self.events), True)
+
+    def statements(self) -> tuple[Statement, ...]:
+        return checks_store.open_statements(self.rows())[1]
+
+    def _seq(self, commitment: bytes) -> int:
+        return next((row.seq for row in self.events if row.commitment == commitment), 0)
+
+
+@pytest.fixture
+def world(signer: CoseSigner) -> World:
+    return World(signer)
+
+
+def no_files(manifests: Mapping[str, bytes] | None = None) -> LogFiles:
+    files = dict(manifests or {})
+    return LogFiles(files.get, tuple(files))
+
+
+def check(world: World, asked: Asked, **changes: Any) -> set[tuple[str, str]]:
+    """Code and place of every finding about the rows of a world."""
+    outcome, _ = check_store(world.rows(**changes), no_files(), world.entries(), None, asked)
+    return places(outcome)
+
+
+def places(outcome: Outcome) -> set[tuple[str, str]]:
+    return {(finding.code, finding.where) for finding in outcome.findings}
+
+
+def test_a_sound_world_has_no_findings(world: World, asked: Asked) -> None:
+    first = world.add()
+    world.add(acts={"retires": [first]}, details={"outcome": "superseded"})
+    world.facts[1] = replace(
+        world.facts[1], status="superseded", replaced_by=2, replaced_at=world.facts[2].recorded_at
+    )
+    assert check(world, asked) == set()
+
+
+# The fold
+
+
+@pytest.mark.parametrize(
+    ("outcome", "acts", "status"),
+    [
+        ("stored", [], "active"),
+        ("superseded", [], "active"),
+        ("history", [], "history"),
+        ("conflict", [], "conflict"),
+        ("held", [], "held"),
+        ("refused", [], "refused"),
+        ("no such outcome", [], "unknown"),
+        ("stored", [("write", "retires")], "superseded"),
+        ("stored", [("retract", "retracts")], "retracted"),
+        ("stored", [("write", "conflicts")], "conflict"),
+        ("conflict", [("resolve", "keeps")], "active"),
+        ("held", [("confirm", "confirms")], "active"),
+        ("held", [("discard", "discards")], "discarded"),
+        ("refused", [("reaffirm", "lifts")], "active"),
+        ("refused", [("write", "lifts")], "refused"),
+        ("stored", [("write", "conflicts"), ("resolve", "retires")], "superseded"),
+        ("stored", [("write", "retires"), ("resolve", "keeps")], "active"),
+    ],
+)
+def test_the_status_of_a_write_follows_from_the_acts_on_it(
+    world: World, outcome: str, acts: list[tuple[str, str]], status: str
+) -> None:
+    made = world.add(details={"outcome": outcome})
+    for kind, act in acts:
+        world.add(kind, {act: [made]}, {"outcome": "stored"} if kind == "write" else {})
+    assert fold(world.statements()).writes[made].status == status
+
+
+def test_the_fold_keeps_who_ended_a_write_and_when(world: World) -> None:
+    made = world.add()
+    world.add("retract", {"retracts": [made]})
+    folded = fold(world.statements()).writes[made]
+    assert (folded.replaced_by, folded.replaced_at) == (2, NOW - 998 * SECOND)
+    world.erase(2)
+    folded = fold(world.statements()).writes[made]
+    assert (folded.replaced_by, folded.replaced_at) == (2, None)
+
+
+@pytest.mark.parametrize(("flags", "moved"), [((), True), (("valid_from_declared",), False)])
+def test_what_was_withheld_holds_from_when_it_was_let_through(
+    world: World, flags: tuple[str, ...], moved: bool
+) -> None:
+    made = world.add(details={"outcome": "held"}, content={"flags": list(flags)})
+    before = fold(world.statements()).writes[made].starts_at
+    world.add("confirm", {"confirms": [made]})
+    after = fold(world.statements()).writes[made].starts_at
+    assert after == (NOW - 998 * SECOND if moved else before)
+
+
+# Statements
+
+
+def test_a_salt_used_twice_is_found(world: World, asked: Asked) -> None:
+    salt = os.urandom(32)
+    world.add(salts=(salt, os.urandom(32)))
+    world.add(salts=(os.urandom(32), salt))
+    assert check(world, asked) == {("SALT_REUSED", "store.db events seq 2, salt of the content")}
+
+
+@pytest.mark.parametrize("moved", [-5000 * SECOND, 5000 * SECOND])
+def test_a_time_out_of_order_is_found(world: World, asked: Asked, moved: int) -> None:
+    world.add()
+    at = NOW - 998 * SECOND + moved
+    world.add("retract", content={"recorded_at": at})
+    world.add()
+    assert {code for code, _ in check(world, asked)} >= {"TIME_IMPLAUSIBLE"}
+
+
+def test_a_time_after_the_cosignature_of_its_checkpoint_is_found(world: World, asked: Asked) -> None:
+    world.add()
+    rows, statements = world.rows(), world.statements()
+    seen = NOW // SECOND - 900
+    args = (rows, statements, seen, world.entries(), asked)
+    assert checks_store.check_times(*args).findings == ()
+    early = checks_store.check_times(rows, statements, seen - 1000, world.entries(), asked)
+    assert places(early) == {("TIME_IMPLAUSIBLE", "store.db events seq 1")}
+
+
+def test_acts_must_name_what_came_before(world: World, asked: Asked) -> None:
+    world.add("retract", {"retracts": [bytes(32)]})
+    assert ("ORDER_ALTERED", "store.db events seq 1") in check(world, asked)
+
+
+def test_a_reference_logged_before_its_target_is_found(world: World, asked: Asked) -> None:
+    made = world.add()
+    world.add("retract", {"retracts": [made]})
+    world.spoil(1, entry_index=1)
+    world.spoil(2, entry_index=0)
+    swapped = Entries(2, (world.events[1].entry, world.events[0].entry), True)
+    outcome, _ = check_store(world.rows(), no_files(), swapped, None, asked)
+    assert ("ORDER_ALTERED", "store.db events seq 2") in places(outcome)
+
+
+def test_one_statement_logged_twice_is_found(world: World, asked: Asked) -> None:
+    world.add()
+    doubled = Entries(2, (world.events[0].entry,) * 2, True)
+    outcome, _ = check_store(world.rows(), no_files(), doubled, None, asked)
+    assert ("ORDER_ALTERED", "log entry 1") in places(outcome)
+
+
+@pytest.mark.parametrize("numbers", [(2,), (1, 3), (1, 1)])
+def test_numbers_with_a_gap_are_found(world: World, asked: Asked, numbers: tuple[int, ...]) -> None:
+    for _ in numbers:
+        world.add()
+    for row, number in zip(list(world.events), numbers, strict=True):
+        world.spoil(row.seq, seq=number)
+    found = checks_store.check_sequences(world.rows(), world.statements())
+    assert ("SEQUENCE_GAP", "store.db events") in places(found)
+
+
+def test_the_place_of_a_fault_is_told_apart(world: World) -> None:
+    """Link, content and entry are each judged for themselves."""
+    world.add()
+    faults = {
+        "link_salt": "store.db events seq 1",
+        "content_salt": "store.db contents seq 1",
+        "entry": "store.db events seq 1",
+    }
+    for name, where in faults.items():
+        spoiled = World(world.signer, list(world.events), dict(world.facts), list(world.links))
+        spoiled.spoil(1, **{name: b"\x01" * 32})
+        outcome, statements = checks_store.open_statements(spoiled.rows())
+        assert places(outcome) == {("FACT_ALTERED", where)}, name
+        assert (statements[0].content is None) == (name == "content_salt")
+
+
+def test_promises_are_counted_until_they_are_broken(world: World, asked: Asked) -> None:
+    world.add()
+    world.add()
+    none = Entries(0)
+    young = checks_store.check_promises(world.statements(), none, asked)
+    assert (young.findings, young.counts["promises"]) == ((), 2)
+    late = replace(asked, now=NOW + 86_400 * SECOND)
+    broken = checks_store.check_promises(world.statements(), none, late)
+    assert places(broken) == {("PROMISE_BROKEN", f"store.db events seq {seq}") for seq in (1, 2)}
+    world.erase(1)  # its own time is gone, and it is no younger for that
+    erased = checks_store.check_promises(world.statements(), none, late)
+    assert places(erased) == places(broken)
+
+
+def test_an_opening_and_a_tombstone_exclude_each_other(world: World) -> None:
+    made = world.add()
+    world.add("erase", {"erases": [made]}, {"number": 1, "count": 1})
+    both = checks_facts.check_opened(world.statements(), fold(world.statements()))
+    assert places(both) == {("ERASED_STILL_PRESENT", "store.db contents seq 1")}
+    world.erase(1)
+    assert checks_facts.check_opened(world.statements(), fold(world.statements())).findings == ()
+    neither = checks_facts.check_opened(world.statements(), Fold({}, {}))
+    assert places(neither) == {("WRITE_MISSING", "store.db events seq 1")}
+
+
+def test_a_fact_whose_end_is_erased_must_be_marked(world: World, asked: Asked) -> None:
+    first = world.add()
+    second = world.add(acts={"retires": [first]}, details={"outcome": "superseded"})
+    at = world.facts[2].recorded_at
+    world.facts[1] = replace(world.facts[1], status="superseded", replaced_by=2, replaced_at=at)
+    world.add("erase", {"erases": [second]}, {"number": 1, "count": 1})
+    world.erase(2)
+    statements = world.statements()
+    unmarked = checks_facts.check_facts(world.rows(), statements, fold(statements))
+    assert places(unmarked) == {("RETIRED_RETURNED", "store.db facts seq 1")}
+    world.facts[1] = replace(world.facts[1], end_erased=1)
+    assert checks_facts.check_facts(world.rows(), statements, fold(statements)).findings == ()
+
+
+def test_conflicts_are_open_as_long_as_facts_are_in_them(world: World) -> None:
+    world.add(details={"outcome": "conflict"})
+    world.facts[1] = replace(world.facts[1], status="conflict", key_tag=b"k" * 32)
+    found = checks_caches.check_caches(world.rows(), world.statements())
+    assert places(found) == {("FACT_ALTERED", "store.db facts seq 1")}
+
+
+def keyed(world: World, value: str, retires: bytes | None = None, **more: Any) -> bytes:
+    acts: dict[str, list[bytes]] = {} if retires is None else {"retires": [retires]}
+    return world.add(
+        acts={**acts, **more.pop("acts", {})},
+        details=more.pop("details", {"outcome": "superseded" if retires else "stored"}),
+        content={"key": "city", "value": value, **more},
+    )
+
+
+def returned(world: World) -> set[tuple[str, str]]:
+    return places(checks_guard.check_returned(world.statements()))
+
+
+def test_a_retired_value_that_comes_back_is_found(world: World) -> None:
+    first = keyed(world, "Berlin")
+    second = keyed(world, "Hamburg", first)
+    keyed(world, "Berlin", second)
+    assert returned(world) == {("RETIRED_RETURNED", "store.db events seq 3")}
+
+
+def test_a_retracted_value_that_comes_back_is_found(world: World) -> None:
+    world.add("retract", {"retracts": [keyed(world, "Berlin")]})
+    keyed(world, "Berlin")
+    assert returned(world) == {("RETIRED_RETURNED", "store.db events seq 3")}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"flags": ["unguarded"]},
+        {"flags": ["reaffirmed"]},
+        {"details": {"outcome": "refused", "reason": "echo"}},
+        {"details": {"outcome": "history"}},
+        {"details": {"outcome": "held", "reason": "provisional"}},
+        {"key": "another"},
+        {"agent": "another"},
+    ],
+)
+def test_a_retired_value_may_come_back_in_these_ways(world: World, more: dict[str, Any]) -> None:
+    keyed(world, "Hamburg", keyed(world, "Berlin"))
+    keyed(world, "Berlin", **more)
+    assert returned(world) == set()
+
+
+def test_a_reaffirmed_value_is_current_until_it_is_retired_again(world: World) -> None:
+    second = keyed(world, "Hamburg", keyed(world, "Berlin"))
+    refused = keyed(world, "Berlin", details={"outcome": "refused", "reason": "echo"})
+    third = keyed(world, "Berlin", second, acts={"lifts": [refused]})
+    assert returned(world) == set()
+    fourth = keyed(world, "Bremen", third)
+    keyed(world, "Berlin", fourth)
+    assert returned(world) == {("RETIRED_RETURNED", "store.db events seq 6")}
+
+
+@pytest.mark.parametrize(("guard", "found"), [("erase", False), ("expire", False), ("keep", True)])
+def test_an_erasure_says_what_becomes_of_the_guard(world: World, guard: str, found: bool) -> None:
+    keyed(world, "Hamburg", keyed(world, "Berlin"))
+    world.add("erase", {}, {"number": 1, "count": 0, "guard": guard})
+    keyed(world, "Berlin")
+    assert bool(returned(world)) == found
+
+
+# Erasures
+
+
+def manifest_of(signer: CoseSigner, world: World, seq: int, **changes: Any) -> bytes:
+    """A manifest of a tombstone, by its parts; `changes` are of the document."""
+    row, link = world.events[seq - 1], world.links[seq - 1]
+    count = len(link.acts.get("erases", ()))
+    document: dict[Any, Any] = {
+        "number": link.details["number"],
+        "request": link.details["request"],
+        "state": "closed_complete",
+        "why": [],
+        "basis": "data_subject",
+        "scope": {"kind": "id", "count": count, "derived": 0},
+        "guard": {"disposition": "erase", "entries": 0},
+        "erased": {},
+        "tombstone": {
+            "entry": row.entry,
+            "link": row.link,
+            "link_salt": row.link_salt,
+            "content_hash": row.content_hash,
+        },
+        "systems": [{"kind": "store", "result": "verified"}],
+        "checks": [{"check": "residue", "result": "clean"}],
+        "times": {"started_at": 1, "closed_at": NOW},
+        **changes,
+    }
+    document = {name: value for name, value in document.items() if value is not None}
+    return sign1(
+        signer, {CWT_CLAIMS: {CWT_ISS: "issuer", CWT_SUB: "store"}, 16: "manifest"}, cbor.encode(document)
+    )
+
+
+@dataclass
+class Erased:
+    """A world with one erasure in it, all four of its parts agreeing."""
+
+    world: World
+    files: dict[str, bytes]
+    row: ErasureRow
+
+    def check(self, asked: Asked) -> set[tuple[str, str]]:
+        rows = self.world.rows(erasures=(self.row,), meta={"erasure.manifest": self.tip()})
+        outcome = check_erasures(rows, self.world.statements(), no_files(self.files), asked)
+        return places(outcome)
+
+    def tip(self) -> bytes:
+        return cbor.encode([1, self.world.links[-1].details["digest"]])
+
+
+@pytest.fixture
+def make_erased(signer: CoseSigner) -> Callable[..., Erased]:
+    def make(targets: int = 1, **changes: Any) -> Erased:
+        world = World(signer)
+        made = [world.add() for _ in range(targets)]
+        request = os.urandom(16)
+        details = {
+            "number": 1,
+            "count": targets,
+            "request": request,
+            "guard": "erase",
+            "basis": "data_subject",
+        }
+        tombstone = world.add("erase", {"erases": made} if made else {}, details)
+        for seq in range(1, targets + 1):
+            world.erase(seq)
+        data = manifest_of(signer, world, targets + 1, **changes)
+        digest = hashlib.sha256(data).digest()
+        world.add("manifest", {}, {"number": 1, "erasure": tombstone, "digest": digest})
+        document = decode_manifest(data).document
+        detail = {name: document.get(name) for name in ("basis", "scope", "guard", "erased")}
+        row = ErasureRow(
+            1, 1, request, str(document["state"]), targets + 1, cbor.encode({**detail, "started_at": 1}), data
+        )
+        return Erased(world, {"erasures/1.cose": data}, row)
+
+    return make
+
+
+def test_an_erasure_whose_parts_agree_has_no_findings(
+    make_erased: Callable[..., Erased], asked: Asked
+) -> None:
+    assert make_erased().check(asked) == set()
+    assert make_erased(3).check(asked) == set()
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"systems": [{"kind": "store", "result": "failed"}]}, "ERASURE_STATE_FALSE"),
+        ({"checks": [{"check": "residue", "result": "inconclusive"}]}, "ERASURE_STATE_FALSE"),
+        ({"checks": []}, "ERASURE_STATE_FALSE"),
+        ({"why": ["wal_pinned"]}, "ERASURE_STATE_FALSE"),
+        ({"systems": []}, "MANIFEST_INCOMPLETE"),
+        ({"scope": {"kind": "id", "count": 0, "derived": 0}}, "MANIFEST_INCOMPLETE"),
+        ({"scope": {"kind": "id", "count": 9, "derived": 0}}, "MANIFEST_INCOMPLETE"),
+        ({"request": bytes(16)}, "MANIFEST_ALTERED"),
+        ({"basis": "operator"}, "MANIFEST_ALTERED"),
+        ({"guard": {"disposition": "keep", "entries": 0}}, "MANIFEST_ALTERED"),
+        ({"number": 2}, "MANIFEST_ALTERED"),
+        ({"previous": bytes(32)}, "MANIFEST_ALTERED"),
+        ({"tombstone": {}}, "MANIFEST_ALTERED"),
+        ({"systems": "none", "checks": 5, "scope": [], "why": None}, "MANIFEST_INCOMPLETE"),
+    ],
+)
+def test_a_manifest_that_says_something_else_is_found(
+    make_erased: Callable[..., Erased], asked: Asked, changes: dict[str, Any], code: str
+) -> None:
+    assert (code, "log erasures/1.cose") in make_erased(**changes).check(asked)
+
+
+def test_an_erasure_of_nothing_is_found(make_erased: Callable[..., Erased], asked: Asked) -> None:
+    found = {code for code, _ in make_erased(0).check(asked)}
+    assert {"ERASURE_EMPTY_SCOPE", "ERASURE_STATE_FALSE"} <= found
+
+
+def test_a_manifest_of_a_stranger_is_found(
+    make_erased: Callable[..., Erased], asked: Asked, tmp_path: Path
+) -> None:
+    stranger = make_cose_key(tmp_path / "stranger.key")
+    erased = make_erased()
+    document = manifest_of(stranger, erased.world, 2)
+    assert ("KEY_NOT_VALID", "log erasures/1.cose") in replace(
+        erased, files={"erasures/1.cose": document}
+    ).check(asked)
+
+
+@pytest.mark.parametrize("data", [b"", b"\xd2\x84", os.urandom(300)])
+def test_a_file_that_is_no_manifest_is_found(
+    make_erased: Callable[..., Erased], asked: Asked, data: bytes
+) -> None:
+    erased = make_erased()
+    assert ("MANIFEST_ALTERED", "log erasures/1.cose") in replace(
+        erased, files={"erasures/1.cose": data}
+    ).check(asked)
+    with pytest.raises(MalformedError):
+        decode_manifest(data)
+
+
+def test_an_erasure_under_way_is_not_yet_a_finding(make_erased: Callable[..., Erased], asked: Asked) -> None:
+    erased = make_erased()
+    erased.world.events.pop()
+    erased.world.links.pop()
+    waiting = replace(erased, files={}, row=replace(erased.row, state="executing", manifest=None))
+    rows = waiting.world.rows(erasures=(waiting.row,))
+    outcome = check_erasures(rows, waiting.world.statements(), no_files(), asked)
+    assert outcome.findings == ()
+    later = replace(asked, now=NOW + 7200 * SECOND)
+    outcome = check_erasures(rows, waiting.world.statements(), no_files(), later)
+    assert {finding.code for finding in outcome.findings} == {"TOMBSTONE_WITHOUT_MANIFEST"}
+
+
+def test_tombstones_are_numbered_and_chained(world: World, asked: Asked) -> None:
+    first = world.add("erase", {}, {"number": 1, "count": 0})
+    world.add("erase", {}, {"number": 3, "previous": first, "count": 0})
+    world.add("erase", {}, {"number": 4, "previous": first, "count": 0})
+    found = places(check_erasures(world.rows(), world.statements(), no_files(), asked))
+    assert ("SEQUENCE_GAP", "store.db events seq 2") in found
+    assert ("ORDER_ALTERED", "store.db events seq 3") in found
+
+
+def test_a_tombstone_that_swallows_another_is_found(world: World, asked: Asked) -> None:
+    first = world.add("erase", {}, {"number": 1, "count": 0})
+    world.add("erase", {"erases": [first]}, {"number": 2, "previous": first, "count": 1})
+    assert ("ERASURE_STATE_FALSE", "store.db events seq 2") in check(world, asked)
+
+
+# What an audit says
+
+
+def test_the_verdict_follows_from_the_findings() -> None:
+    control = Finding("CONTROL_FAILED", "somewhere", "Nothing was found.")
+    other = Finding("FACT_ALTERED", "somewhere", "Something was found.")
+    assert verdict([]) == "clean"
+    assert verdict([control]) == "inconclusive"
+    assert verdict([control, other]) == "findings"
+
+
+def test_every_code_has_a_severity() -> None:
+    assert set(SEVERITIES.values()) == {"critical", "high", "medium"}
+    assert len(SEVERITIES) == 39
+
+
+def test_outcomes_are_merged_in_order_and_counts_are_added() -> None:
+    one = Outcome((Finding("FACT_ALTERED", "a", "A."),), counts={"n": 1})
+    two = Outcome((Finding("FACT_ALTERED", "b", "B."),), counts={"n": 2, "m": 1})
+    merged = merge([one, two])
+    assert [finding.where for finding in merged.findings] == ["a", "b"]
+    assert merged.counts == {"n": 3, "m": 1}
+
+
+def test_a_report_of_very_many_findings_stays_readable() -> None:
+    many = tuple(Finding("FACT_ALTERED", f"row {n}", "It differs.") for n in range(1000))
+    report = Report(Outcome((*many, Finding("CHECKPOINT_STALE", "log", "Old."))), "2030-01-01T00:00:00Z")
+    document = to_document(report)
+    assert len(document["findings"]) == MAX_FINDINGS_PER_CODE + 1
+    assert document["counts"]["findings"] == 1001
+    assert document["counts"]["findings_left_out"] == 1000 - MAX_FINDINGS_PER_CODE
+    assert "more; --json or --report has them" in to_text(report)
+
+
+def test_the_text_says_what_was_and_was_not_checked() -> None:
+    outcome = Outcome(checked=(Note("a", "things looked at", 3),), not_checked=(Note("b", "not looked at"),))
+    text = to_text(Report(outcome, "2030-01-01T00:00:00Z", {"origin": "example/log", "size": 9}))
+    assert text.startswith("CLEAN")
+    for line in ("Log example/log, 9 entries.", "a: 3 things looked at", "b: not looked at"):
+        assert line in text
+
+
+def test_with_no_issuer_key_signatures_are_not_checked(world: World) -> None:
+    world.add()
+    trust: Trust = make_trust("quorum none\n")
+    outcome = checks_store.check_signatures(world.statements(), world.entries(), Asked(trust, NOW))
+    assert outcome.findings == ()
+    assert [note.check for note in outcome.not_checked] == ["signatures"]

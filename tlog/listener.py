@@ -1,0 +1,186 @@
+"""The HTTP server under every service of ours: uvicorn, with the limits and the manners it lacks.
+
+uvicorn bounds neither the time that headers take nor says in our form what it refuses itself, and leaves a
+process by signal. A server here is bound to its address before it runs, so that port 0 can be announced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from tlog.errors import MalformedError, UnavailableError
+from tlog.problems import Problem, ProblemFormat, json_problem
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+MAX_HEADER_BYTES = 16 * 1024
+MAX_PORT = 65535
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one service grants a client. A client that keeps to them never notices one."""
+
+    body_bytes: int = 1024 * 1024
+    header_seconds: float = 10.0  # to send a request's line and headers
+    body_seconds: float = 10.0  # to send the whole body after them
+    answer_seconds: float = 30.0  # until our answer begins; a stream may last longer
+    idle_seconds: int = 60  # between two requests of a connection
+    connections: int = 512
+    stop_seconds: int = 5  # what a stop grants the requests under way
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """The (host, port) of `HOST:PORT`; an IPv6 address stands in brackets, port 0 lets the system choose."""
+    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/\s]+)):(0|[1-9][0-9]{0,4})", text)
+    if match is None or int(match[3]) > MAX_PORT:
+        raise MalformedError("listen: expected HOST:PORT, such as 127.0.0.1:8080 or [::1]:0")
+    return match[1] or match[2], int(match[3])
+
+
+def serve(
+    app: ASGIApp, host: str, port: int, limits: Limits, announce: Callable[[str], None] = lambda url: None
+) -> None:
+    """Answer requests until SIGTERM or SIGINT, finish those under way, then return.
+
+    `announce` is called once with the address, when connections are accepted. UnavailableError when the
+    address can't be had.
+    """
+    server = make_server(app, host, port, limits, announce)
+
+    def stop(number: int, frame: object) -> None:
+        server.should_exit = True
+
+    # uvicorn raises the signal again after a clean stop, to end the process by it: then it meets `stop`.
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    signals = (signal.SIGTERM, signal.SIGINT) if in_main_thread else ()
+    previous = {number: signal.signal(number, stop) for number in signals}
+    try:
+        server.run()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def make_server(
+    app: ASGIApp, host: str, port: int, limits: Limits, announce: Callable[[str], None] = lambda url: None
+) -> uvicorn.Server:
+    """A server bound to its address: `run()` blocks until `should_exit` is set."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = _bind(family, host, port)
+    except OSError as error:
+        reason = error.strerror or "the name is not known"
+        raise UnavailableError(
+            f"listen: this address can't be had: {reason}", code="address_unavailable"
+        ) from None
+    name = f"[{host}]" if family == socket.AF_INET6 else host
+    url = f"http://{name}:{listener.getsockname()[1]}"
+    config = uvicorn.Config(
+        app,
+        http=type("Protocol", (_Protocol,), {"header_seconds": limits.header_seconds}),
+        ws="none",
+        loop="asyncio",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=limits.connections,
+        timeout_keep_alive=limits.idle_seconds,
+        timeout_graceful_shutdown=limits.stop_seconds,
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+    )
+    return _Server(config, listener, lambda: announce(url))
+
+
+def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+    # With the protocol left at 0, as socket.create_server does, asyncio doesn't switch Nagle's algorithm off,
+    # and each answer on a kept connection waits for the client's delayed acknowledgement.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind((host, port))
+        listener.listen()
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+class _Server(uvicorn.Server):
+    """uvicorn on a socket that was bound beforehand, saying when it accepts."""
+
+    def __init__(self, config: uvicorn.Config, listener: socket.socket, announce: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._listener = listener
+        self._announce = announce
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        with self._listener:
+            super().run(sockets=[self._listener])
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._announce()
+
+
+class _Protocol(H11Protocol):
+    """uvicorn's HTTP/1.1 with a limit on the time that headers take, and problem details for garbage."""
+
+    header_seconds: ClassVar[float]
+    _headers_due: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel_headers_due()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._expect_headers()
+        super().data_received(data)
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._cancel_headers_due()
+
+    def send_400_response(self, msg: str) -> None:
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # else an answer was begun already
+            body = _problem_body(400, MalformedError.default_code, "this is not a valid HTTP/1.1 request")
+            headers = [
+                (b"content-type", b"application/problem+json"),
+                (b"content-length", b"%d" % len(body)),
+                (b"connection", b"close"),
+            ]
+            response = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
+            for event in (response, h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+    def _expect_headers(self) -> None:
+        # One drop a second keeps an idle timer from ever firing; this one counts from the first byte.
+        if self._headers_due is None:
+            self._headers_due = self.loop.call_later(self.header_seconds, self.transport.close)
+
+    def _cancel_headers_due(self) -> None:
+        if self._headers_due is not None:
+            self._headers_due.cancel()
+            self._headers_due = None
