@@ -11,8 +11,10 @@ from typing import Any, Final
 
 from auditor.evidence import Statement
 from auditor.findings import Finding, Note, Outcome
+from auditor.fold import Folded, advance
 
 _LANDED: Final = frozenset({"stored", "superseded", "conflict"})
+_CURRENT: Final = frozenset({"active", "conflict"})
 _KEPT: Final = "keep"
 Slot = tuple[int, Any, Any]
 """Tenant, agent and key."""
@@ -22,6 +24,7 @@ def check_returned(statements: Sequence[Statement]) -> Outcome:
     """No write brought back a value that its key had retired, unless it was reaffirmed or nobody guarded it."""
     by_commitment = {statement.row.commitment: statement for statement in statements}
     retired: dict[Slot, set[str]] = {}
+    writes: dict[bytes, Folded] = {}
     findings: list[Finding] = []
     count = 0
     for statement in statements:
@@ -34,16 +37,15 @@ def check_returned(statements: Sequence[Statement]) -> Outcome:
         if link.kind == "write" and slot is not None and value is not None:
             count += 1
             findings += _judge(statement, retired.get(slot, set()), value)
-        for target in _reaffirmed(statement):
-            named = by_commitment.get(target)
-            if named is not None and (place := _slot(named)) is not None:
-                retired.get(place, set()).discard(_text(named.content, "value") or "")
+        for target in link.acts.get("lifts", ()):
+            for place, back in _held_by(by_commitment.get(target)):
+                retired.get(place, set()).discard(back)
         for target in (*link.acts.get("retires", ()), *link.acts.get("retracts", ())):
-            named = by_commitment.get(target)
-            gone = None if named is None else _text(named.content, "value")
-            place = None if named is None else _slot(named)
-            if place is not None and gone is not None and gone != value:
-                retired.setdefault(place, set()).add(gone)
+            # The past may be retracted, and its value is current or not as before.
+            if target in writes and writes[target].status in _CURRENT:
+                for place, gone in _held_by(by_commitment.get(target)):
+                    retired.setdefault(place, set()).update({gone} - {value})
+        advance(writes, statement)
     checked = Note(
         "returned values", "writes with a value compared with those that their key had retired", count
     )
@@ -60,9 +62,12 @@ def _judge(statement: Statement, retired: set[str], value: str) -> Iterator[Find
         yield Finding("RETIRED_RETURNED", statement.row.place, what)
 
 
-def _reaffirmed(statement: Statement) -> tuple[bytes, ...]:
-    """The refusals whose value holds again: by this write, which redeems a token, or by a person."""
-    return () if statement.link is None else tuple(statement.link.acts.get("lifts", ()))
+def _held_by(statement: Statement | None) -> Iterator[tuple[Slot, str]]:
+    """Where a write filed its value, and the value; nothing if it had none or is erased."""
+    if statement is not None:
+        slot, value = _slot(statement), _text(statement.content, "value")
+        if slot is not None and value is not None:
+            yield slot, value
 
 
 def _slot(statement: Statement) -> Slot | None:

@@ -62,21 +62,27 @@ def fold(statements: Iterable[Statement]) -> Fold:
     writes: dict[bytes, Folded] = {}
     erased_by: dict[bytes, bytes] = {}
     for statement in statements:
-        link = statement.link
-        if link is None:
-            continue
-        if link.kind == "write":
-            status = AT_WRITING.get(str(link.details.get("outcome")), "unknown")
-            writes[statement.row.commitment] = _written(statement, status)
-        for target in link.acts.get("erases", ()):
-            erased_by.setdefault(target, statement.row.commitment)
-        for act, status in _AFTER.items():
-            if act == "lifts" and link.kind != "reaffirm":
-                continue
-            for target in link.acts.get(act, ()):
-                if target in writes:
-                    writes[target] = _after(writes[target], act, status, statement)
+        if statement.link is not None:
+            for target in statement.link.acts.get("erases", ()):
+                erased_by.setdefault(target, statement.row.commitment)
+        advance(writes, statement)
     return Fold(writes, erased_by)
+
+
+def advance(writes: dict[bytes, Folded], statement: Statement) -> None:
+    """Take the writes by commitment from before a statement to after it."""
+    link = statement.link
+    if link is None:
+        return
+    if link.kind == "write":
+        status = AT_WRITING.get(str(link.details.get("outcome")), "unknown")
+        writes[statement.row.commitment] = _written(statement, status)
+    for act, status in _AFTER.items():
+        if act == "lifts" and link.kind != "reaffirm":
+            continue
+        for target in link.acts.get(act, ()):
+            if target in writes:
+                writes[target] = _after(writes[target], act, status, statement)
 
 
 def _written(statement: Statement, status: str) -> Folded:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import apsw
 
@@ -25,6 +25,7 @@ from tlog.errors import MalformedError, UnavailableError, VerificationError
 if TYPE_CHECKING:
     from memory.vault import Vault
 
+Result = TypeVar("Result")
 SCHEMA_VERSION: Final = 1
 APPLICATION_ID: Final = 0x4D554E49  # "MUNI"
 BUSY_MILLISECONDS: Final = 30_000
@@ -57,7 +58,7 @@ class Store:
     def write(self) -> Iterator[Txn]:
         """A writing transaction: committed and durable at its end, undone as a whole if anything is raised."""
         with self._write_lock, self._connection() as connection:
-            connection.execute("BEGIN IMMEDIATE")
+            _patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
             try:
                 yield Txn(connection)
                 connection.execute("COMMIT")
@@ -69,7 +70,7 @@ class Store:
     def read(self) -> Iterator[Snapshot]:
         """One consistent view of the store."""
         with self._connection() as connection:
-            connection.execute("BEGIN DEFERRED")
+            _patiently(lambda: _begin_read(connection))
             try:
                 yield Snapshot(connection)
             finally:
@@ -103,7 +104,7 @@ class Store:
     @contextmanager
     def _connection(self) -> Iterator[apsw.Connection]:
         with _translated(self.path):
-            connection = self._take() or _connect(self.path)
+            connection = self._take() or _patiently(lambda: _connect(self.path))
             try:
                 yield connection
             except apsw.Error:
@@ -136,9 +137,9 @@ def open_store(path: Path, vault: Vault) -> Store:
         raise UnavailableError("expected SQLite 3.42 or newer in apsw", code="sqlite_too_old")
     store = Store(path, vault)
     with _translated(path):
-        connection = _connect(path)
+        connection = _patiently(lambda: _connect(path))
         try:
-            _ensure_schema(connection)
+            _patiently(lambda: _ensure_schema(connection))
         except BaseException:
             connection.close(True)
             raise
@@ -159,6 +160,32 @@ def _connect(path: Path) -> apsw.Connection:
         connection.close(True)
         raise
     return connection
+
+
+def _begin_read(connection: apsw.Connection) -> None:
+    """Starts a transaction that sees what is committed now, whenever its first question comes."""
+    connection.execute("BEGIN DEFERRED")
+    try:
+        connection.execute("SELECT 1 FROM meta LIMIT 1").fetchall()
+    except BaseException:
+        _roll_back(connection)
+        raise
+
+
+def _patiently(attempt: Callable[[], Result]) -> Result:
+    """What `attempt` gives, tried again for as long as any lock is waited for.
+
+    While one process makes the file, or closes its last connection and clears the WAL away, SQLite tells others
+    that it is busy without waiting.
+    """
+    until = time.monotonic() + BUSY_MILLISECONDS / 1000
+    while True:
+        try:
+            return attempt()
+        except apsw.BusyError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(0.005)
 
 
 def _ensure_schema(connection: apsw.Connection) -> None:

@@ -140,10 +140,8 @@ class Snapshot:
 
     def last_logged_index(self) -> int:
         """The largest log index that a statement was given; -1 if none was."""
-        row = self.one(
-            "SELECT entry_index FROM events WHERE entry_index IS NOT NULL ORDER BY seq DESC LIMIT 1"
-        )
-        return -1 if row is None else int(row[0])
+        row = self.one("SELECT max(entry_index) FROM events WHERE entry_index IS NOT NULL")
+        return -1 if row is None or row[0] is None else int(row[0])
 
     def links(self, seqs: Iterable[int]) -> dict[int, Link]:
         """What statements say that is kept for good, by their numbers."""

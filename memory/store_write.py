@@ -193,13 +193,17 @@ class Txn:
     def set_entry_indexes(self, pairs: Iterable[tuple[int, int]]) -> None:
         """Takes statements out of the outbox: pairs of their number and the index the log gave them."""
         for seq, index in pairs:
+            # A statement keeps the index it has, and no two have the same.
             self.connection.execute(
-                "UPDATE events SET entry_index = ?1 WHERE seq = ?2 AND coalesce(entry_index, ?1) = ?1",
+                """UPDATE events SET entry_index = ?1 WHERE seq = ?2 AND coalesce(entry_index, ?1) = ?1
+                   AND NOT EXISTS (SELECT 1 FROM events WHERE entry_index = ?1 AND seq <> ?2)""",
                 (index, seq),
             )
             if self.connection.changes() != 1:
                 raise VerificationError(
-                    "the log gave a statement another index than before", code="index_changed", seq=seq
+                    "the log gave a statement another index than before, or that of another",
+                    code="index_changed",
+                    seq=seq,
                 )
 
     # Facts and their words

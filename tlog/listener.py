@@ -1,6 +1,6 @@
 """The HTTP server under every service of ours: uvicorn, with the limits and the manners it lacks.
 
-uvicorn bounds neither the time that headers take nor says in our form what it refuses itself, and leaves a
+uvicorn does not bound the time that headers take, answers what it refuses itself in plain text, and leaves a
 process by signal. A server here is bound to its address before it runs, so that port 0 can be announced.
 """
 
@@ -11,7 +11,7 @@ import re
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -43,6 +43,10 @@ class Limits:
     stop_seconds: int = 5  # what a stop grants the requests under way
 
 
+def _announce_nothing(_: str) -> None:
+    return None
+
+
 def parse_listen(text: str) -> tuple[str, int]:
     """The (host, port) of `HOST:PORT`; an IPv6 address stands in brackets, port 0 lets the system choose."""
     match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/\s]+)):(0|[1-9][0-9]{0,4})", text)
@@ -51,15 +55,36 @@ def parse_listen(text: str) -> tuple[str, int]:
     return match[1] or match[2], int(match[3])
 
 
+def is_loopback(host: str) -> bool:
+    """Whether every address of this host, as far as it can be found out, is of this machine alone."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return False
+    return all(_is_loopback_address(str(address[0])) for *_, address in found)
+
+
+def _is_loopback_address(address: str) -> bool:
+    import ipaddress
+
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+
+
 def serve(
-    app: ASGIApp, host: str, port: int, limits: Limits, announce: Callable[[str], None] = lambda url: None
+    app: ASGIApp,
+    host: str,
+    port: int,
+    limits: Limits,
+    announce: Callable[[str], None] = _announce_nothing,
+    problems: ProblemFormat = json_problem,
+    beside: Sequence[uvicorn.Server] = (),
 ) -> None:
     """Answer requests until SIGTERM or SIGINT, finish those under way, then return.
 
-    `announce` is called once with the address, when connections are accepted. UnavailableError when the
-    address can't be had.
+    `announce` is called once with the address, when connections are accepted. The servers `beside`, such as
+    that of the metrics, run in threads meanwhile. UnavailableError when the address can't be had.
     """
-    server = make_server(app, host, port, limits, announce)
+    server = make_server(app, host, port, limits, announce, problems)
 
     def stop(number: int, frame: object) -> None:
         server.should_exit = True
@@ -69,14 +94,34 @@ def serve(
     signals = (signal.SIGTERM, signal.SIGINT) if in_main_thread else ()
     previous = {number: signal.signal(number, stop) for number in signals}
     try:
-        server.run()
+        with _running(beside):
+            server.run()
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
 
 
+@contextmanager
+def _running(servers: Sequence[uvicorn.Server]) -> Iterator[None]:
+    threads = [threading.Thread(target=server.run, daemon=True, name="muniment-beside") for server in servers]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        for server in servers:
+            server.should_exit = True
+        for thread in threads:
+            thread.join()
+
+
 def make_server(
-    app: ASGIApp, host: str, port: int, limits: Limits, announce: Callable[[str], None] = lambda url: None
+    app: ASGIApp,
+    host: str,
+    port: int,
+    limits: Limits,
+    announce: Callable[[str], None] = _announce_nothing,
+    problems: ProblemFormat = json_problem,
 ) -> uvicorn.Server:
     """A server bound to its address: `run()` blocks until `should_exit` is set."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -89,21 +134,23 @@ def make_server(
         ) from None
     name = f"[{host}]" if family == socket.AF_INET6 else host
     url = f"http://{name}:{listener.getsockname()[1]}"
+    limited = _ConnectionLimit(app, limits.connections, problems)
     config = uvicorn.Config(
-        app,
-        http=type("Protocol", (_Protocol,), {"header_seconds": limits.header_seconds}),
+        limited,
+        http=type("Protocol", (_Protocol,), {"header_seconds": limits.header_seconds, "problems": problems}),
         ws="none",
         loop="asyncio",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=limits.connections,
         timeout_keep_alive=limits.idle_seconds,
         timeout_graceful_shutdown=limits.stop_seconds,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
-    return _Server(config, listener, lambda: announce(url))
+    server = _Server(config, listener, lambda: announce(url))
+    limited.connections = server.server_state.connections
+    return server
 
 
 def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
@@ -115,11 +162,42 @@ def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listener.bind((host, port))
-        listener.listen()
+        listener.listen(socket.SOMAXCONN)
     except OSError:
         listener.close()
         raise
     return listener
+
+
+class _ConnectionLimit:
+    """The application while no more than so many connections are open, else a 503 and the connection ends.
+
+    uvicorn's own limit does the same in plain text, which no client of ours reads.
+    """
+
+    def __init__(self, app: ASGIApp, limit: int, problems: ProblemFormat) -> None:
+        self.connections: Sized = ()
+        self._app = app
+        self._limit = limit
+        self._problems = problems
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or len(self.connections) <= self._limit:
+            await self._app(scope, receive, send)
+            return
+        detail = "too many connections are open; try again"
+        media_type, body = self._problems(Problem(503, UnavailableError.default_code, detail))
+        headers = [(b"retry-after", b"1"), (b"cache-control", b"no-store"), *_headers(media_type, body)]
+        await send({"type": "http.response.start", "status": 503, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def _headers(media_type: str, body: bytes) -> list[tuple[bytes, bytes]]:
+    return [
+        (b"content-type", media_type.encode("ascii")),
+        (b"content-length", b"%d" % len(body)),
+        (b"connection", b"close"),
+    ]
 
 
 class _Server(uvicorn.Server):
@@ -143,6 +221,7 @@ class _Protocol(H11Protocol):
     """uvicorn's HTTP/1.1 with a limit on the time that headers take, and problem details for garbage."""
 
     header_seconds: ClassVar[float]
+    problems: ClassVar[ProblemFormat]
     _headers_due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -164,13 +243,11 @@ class _Protocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # else an answer was begun already
-            body = _problem_body(400, MalformedError.default_code, "this is not a valid HTTP/1.1 request")
-            headers = [
-                (b"content-type", b"application/problem+json"),
-                (b"content-length", b"%d" % len(body)),
-                (b"connection", b"close"),
-            ]
-            response = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
+            detail = "this is not a valid HTTP/1.1 request"
+            media_type, body = type(self).problems(Problem(400, MalformedError.default_code, detail))
+            response = h11.Response(
+                status_code=400, headers=_headers(media_type, body), reason=b"Bad Request"
+            )
             for event in (response, h11.Data(data=body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()

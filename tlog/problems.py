@@ -93,4 +93,6 @@ def parse_concise_problem(data: bytes) -> ConciseProblem:
     if not isinstance(members, dict):
         raise MalformedError("problem details: expected a map")
     title, detail = members.get(TITLE), members.get(DETAIL)
-    return ConciseProblem(title if isinstance(title, str) else None, detail if isinstance(detail, str) else None)
+    return ConciseProblem(
+        title if isinstance(title, str) else None, detail if isinstance(detail, str) else None
+    )

@@ -1,85 +1,107 @@
-"""What every HTTP service of ours shares: bounded requests, problem details, a process that stops cleanly.
+"""What every HTTP service of ours shares: bounded requests, problem details, health, metrics, a clean stop.
 
-uvicorn bounds neither the size of a body nor the time a client takes over its headers and body, answers some
-errors in its own format and leaves a process by signal. Each service here wraps its application once:
+Each service here wraps its application once, and gives its metrics an address of their own:
 
-    app = FastAPI(...); answer_with_problems(app)
-    serve(guard_requests(app, limits), host, port, limits, announce=print)
+    app = FastAPI(...); answer_with_problems(app); add_health(app, {"storage": check})
+    limited = limit_rate(app, RateLimiter(Rate(50, 100)))
+    counted = count_requests(guard_requests(limited, limits), metrics)
+    serve(counted, host, port, limits, announce, beside=[make_metrics_server(metrics, *parse_listen(address))])
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import re
-import signal
-import socket
-import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import math
+import time
+from collections.abc import Callable, Collection, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, Final
 
-import h11
-import uvicorn
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tlog.errors import Error, MalformedError, RefusedError, UnavailableError, VerificationError
+from tlog.listener import MAX_HEADER_BYTES, Limits, is_loopback, make_server, parse_listen, serve
+from tlog.metrics import CONTENT_TYPE, Metrics
+from tlog.problems import Problem, ProblemFormat, json_problem
+from tlog.rate_limit import ClientOf, Rate, RateLimiter, forwarded_for, peer_of
 
 if TYPE_CHECKING:
+    import uvicorn
     from fastapi import FastAPI
     from starlette.requests import Request
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-MAX_HEADER_BYTES = 16 * 1024
-MAX_PORT = 65535
+__all__ = [
+    # Listening.
+    "MAX_HEADER_BYTES",
+    "Limits",
+    "parse_listen",
+    "is_loopback",
+    "make_server",
+    "serve",
+    # Errors.
+    "Problem",
+    "ProblemFormat",
+    "json_problem",
+    "problem",
+    "answer_with_problems",
+    # Requests.
+    "guard_requests",
+    "Rate",
+    "RateLimiter",
+    "limit_rate",
+    "peer_of",
+    "forwarded_for",
+    # Health and metrics.
+    "Check",
+    "add_health",
+    "Metrics",
+    "count_requests",
+    "make_metrics_server",
+]
+
+HEALTH: Final = "/healthz"
+READY: Final = "/readyz"
+METRICS: Final = "/metrics"
+READY_SECONDS: Final = 2.0  # how long one answer about readiness stands, so that asking costs nothing
 
 # A body over the limit is read on, and dropped, up to here: whoever still sends when the connection closes
 # sees a reset instead of the 413.
-_DISCARDED_BYTES = 4 * 1024 * 1024
+_DISCARDED_BYTES: Final = 4 * 1024 * 1024
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
+_TEXT: Final = "text/plain; charset=utf-8"
 
-_STATUS: Mapping[type[Error], int] = {
+_STATUS: Final[Mapping[type[Error], int]] = {
     MalformedError: 400,
     RefusedError: 403,
     VerificationError: 422,
     UnavailableError: 503,
 }
 
-
-@dataclass(frozen=True)
-class Limits:
-    """What one service grants a client. A client that keeps to them never notices one."""
-
-    body_bytes: int = 1024 * 1024
-    header_seconds: float = 10.0  # to send a request's line and headers
-    body_seconds: float = 10.0  # to send the whole body after them
-    answer_seconds: float = 30.0  # until our answer begins; a stream may last longer
-    idle_seconds: int = 60  # between two requests of a connection
-    connections: int = 512
-    stop_seconds: int = 5  # what a stop grants the requests under way
+Check = Callable[[], None]
+"""Returns if a part of the service works; raises an error of `tlog.errors` that says what does not."""
 
 
-def problem(status: int, code: str, detail: str, headers: Mapping[str, str] | None = None) -> Response:
-    """A problem details response (RFC 9457); `code` is the short name that clients act on."""
-    body = _problem_body(status, code, detail)
-    return Response(body, status, dict(headers or {}), media_type="application/problem+json")
+# Problems
 
 
-def _problem_body(status: int, code: str, detail: str) -> bytes:
-    document = {
-        "type": "about:blank",
-        "title": HTTPStatus(status).phrase,
-        "status": status,
-        "code": code,
-        "detail": detail,
-    }
-    return json.dumps(document, ensure_ascii=False).encode()
+def problem(
+    status: int,
+    code: str,
+    detail: str,
+    headers: Mapping[str, str] | None = None,
+    problems: ProblemFormat = json_problem,
+) -> Response:
+    """A problem details response; `code` is the short name that clients act on."""
+    media_type, body = problems(Problem(status, code, detail))
+    return Response(body, status, dict(headers or {}), media_type=media_type)
 
 
-def answer_with_problems(app: FastAPI, statuses: Mapping[str, int] | None = None) -> None:
+def answer_with_problems(
+    app: FastAPI, statuses: Mapping[str, int] | None = None, problems: ProblemFormat = json_problem
+) -> None:
     """Make `app` answer every error in problem details; `statuses` gives error codes another status."""
     from fastapi.exceptions import RequestValidationError
 
@@ -88,22 +110,28 @@ def answer_with_problems(app: FastAPI, statuses: Mapping[str, int] | None = None
     async def on_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, Error)
         status = by_code.get(error.code) or next(s for kind, s in _STATUS.items() if isinstance(error, kind))
-        wait = error.fields.get("retry_after_seconds", 1 if status == 503 else None)
+        wait = error.fields.get("retry_after_seconds", 1 if status in (429, 503) else None)
         headers = {"retry-after": str(wait)} if isinstance(wait, int) else {}
-        return problem(status, error.code, error.message, headers)
+        instance = error.fields.get("instance")
+        media_type, body = problems(
+            Problem(status, error.code, error.message, instance if isinstance(instance, str) else None)
+        )
+        return Response(body, status, headers, media_type=media_type)
 
     async def on_http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         code = HTTPStatus(error.status_code).name.lower()
         # The headers travel on: a 405 without its Allow breaks RFC 9110, 15.5.6.
-        return problem(error.status_code, code, str(error.detail), error.headers)
+        return problem(error.status_code, code, str(error.detail), error.headers, problems)
 
     async def on_validation_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return problem(400, MalformedError.default_code, "; ".join(map(_describe_invalid, error.errors())))
+        detail = "; ".join(map(_describe_invalid, error.errors()))
+        return problem(400, MalformedError.default_code, detail, None, problems)
 
     async def on_bug(request: Request, error: Exception) -> Response:
-        return problem(500, Error.default_code, "the service failed; its own log says why")
+        detail = "the service failed; its own log says why"
+        return problem(500, Error.default_code, detail, None, problems)
 
     app.add_exception_handler(Error, on_error)
     app.add_exception_handler(HTTPException, on_http_error)
@@ -119,7 +147,10 @@ def _describe_invalid(finding: Mapping[str, Any]) -> str:
     return f"{'.'.join(map(str, where))}: {finding['type']}"
 
 
-def guard_requests(app: ASGIApp, limits: Limits) -> ASGIApp:
+# Requests
+
+
+def guard_requests(app: ASGIApp, limits: Limits, problems: ProblemFormat = json_problem) -> ASGIApp:
     """`app`, reached only by requests whose whole body arrived in time and within the limit.
 
     The body is held until it is complete, so `app` never waits for a slow client; `limits.connections` times
@@ -134,16 +165,14 @@ def guard_requests(app: ASGIApp, limits: Limits) -> ASGIApp:
             body = await _read_body(scope, receive, limits)
         except HTTPException as refusal:
             # What remains of the body must not be read as the next request.
-            response = problem(
-                refusal.status_code,
-                "bad_input",
-                refusal.detail,
-                {"connection": "close", "cache-control": "no-store"},
-            )
+            headers = {"connection": "close", "cache-control": "no-store"}
+            response = problem(refusal.status_code, "bad_input", refusal.detail, headers, problems)
             await response(scope, receive, send)
             return
-        if body is not None:
-            await _answer(app, body, limits.answer_seconds, scope, receive, send)
+        if body is not None and not await _answered(app, body, limits.answer_seconds, scope, receive, send):
+            detail = "no answer in time; try again"
+            late = problem(503, UnavailableError.default_code, detail, {"retry-after": "1"}, problems)
+            await late(scope, receive, send)
 
     return guarded
 
@@ -177,9 +206,10 @@ async def _read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes | 
         raise HTTPException(408, f"the body did not arrive within {limits.body_seconds:g} seconds") from None
 
 
-async def _answer(
+async def _answered(
     app: ASGIApp, body: bytes, answer_seconds: float, scope: Scope, receive: Receive, send: Send
-) -> None:
+) -> bool:
+    """Whether `app` began to answer in time."""
     pending: Message | None = {"type": "http.request", "body": body, "more_body": False}
 
     async def replay() -> Message:
@@ -201,150 +231,121 @@ async def _answer(
     except TimeoutError:
         if not deadline.expired():
             raise
-        late = problem(
-            503, UnavailableError.default_code, "no answer in time; try again", {"retry-after": "1"}
-        )
-        await late(scope, receive, send)
+        return False
+    return True
 
 
-def parse_listen(text: str) -> tuple[str, int]:
-    """The (host, port) of `HOST:PORT`; an IPv6 address stands in brackets, port 0 lets the system choose."""
-    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/\s]+)):(0|[1-9][0-9]{0,4})", text)
-    if match is None or int(match[3]) > MAX_PORT:
-        raise MalformedError("listen: expected HOST:PORT, such as 127.0.0.1:8080 or [::1]:0")
-    return match[1] or match[2], int(match[3])
+def limit_rate(
+    app: ASGIApp,
+    limiter: RateLimiter,
+    client_of: ClientOf = peer_of,
+    problems: ProblemFormat = json_problem,
+    exempt: Collection[str] = (HEALTH, READY),
+) -> ASGIApp:
+    """`app`, reached by each client as often as `limiter` grants; 429 with Retry-After beyond that.
 
-
-def serve(
-    app: ASGIApp, host: str, port: int, limits: Limits, announce: Callable[[str], None] = lambda url: None
-) -> None:
-    """Answer requests until SIGTERM or SIGINT, finish those under way, then return.
-
-    `announce` is called once with the address, when connections are accepted. UnavailableError when the
-    address can't be had.
+    Wrap it in `guard_requests`, which reads what the client still sends: an answer given before that is lost
+    to a reset connection. The paths `exempt` are for whoever watches the service.
     """
-    server = make_server(app, host, port, limits, announce)
 
-    def stop(number: int, frame: object) -> None:
-        server.should_exit = True
+    async def limited(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] not in exempt:
+            wait_seconds = limiter.wait_seconds(client_of(scope))
+            if wait_seconds > 0:
+                headers = {"retry-after": str(math.ceil(wait_seconds))}
+                detail = "this client sends more requests than it is granted; wait, then go on"
+                response = problem(429, "too_many_requests", detail, headers, problems)
+                await response(scope, receive, send)
+                return
+        await app(scope, receive, send)
 
-    # uvicorn raises the signal again after a clean stop, to end the process by it: then it meets `stop`.
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    signals = (signal.SIGTERM, signal.SIGINT) if in_main_thread else ()
-    previous = {number: signal.signal(number, stop) for number in signals}
-    try:
-        server.run()
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    return limited
 
 
-def make_server(
-    app: ASGIApp, host: str, port: int, limits: Limits, announce: Callable[[str], None] = lambda url: None
+# Health and metrics
+
+
+def add_health(app: FastAPI, checks: Mapping[str, Check]) -> None:
+    """Adds /healthz, 200 while the process answers at all, and /readyz, 200 while every check passes.
+
+    The checks run one after the other in a thread. What they say stands for READY_SECONDS, so that nobody can
+    make the service busy by asking. A 503 names the parts that fail and why.
+    """
+    from anyio import Lock, to_thread
+
+    mutex = Lock()
+    said: tuple[float, tuple[str, ...]] | None = None
+
+    @app.get(HEALTH, include_in_schema=False)
+    async def healthz() -> Response:
+        return Response("ok\n", media_type=_TEXT)
+
+    @app.get(READY, include_in_schema=False)
+    async def readyz() -> Response:
+        nonlocal said
+        async with mutex:
+            if said is None or time.monotonic() - said[0] >= READY_SECONDS:
+                failing = await to_thread.run_sync(_failing, checks)
+                said = (time.monotonic(), failing)
+        if said[1]:
+            raise UnavailableError("; ".join(said[1]), code="not_ready")
+        return Response("ready\n", media_type=_TEXT)
+
+
+def _failing(checks: Mapping[str, Check]) -> tuple[str, ...]:
+    failing = []
+    for name, check in checks.items():
+        try:
+            check()
+        except Error as error:
+            failing.append(f"{name}: {error.message}")
+    return tuple(failing)
+
+
+def count_requests(app: ASGIApp, metrics: Metrics) -> ASGIApp:
+    """`app`, with its answers counted by method and status, and timed, in `metrics`."""
+    answered = metrics.counter("muniment_http_requests_total", "Requests answered.", ("method", "status"))
+    seconds = metrics.histogram("muniment_http_request_seconds", "Time from request to answer.", ("method",))
+
+    async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        began = time.monotonic()
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+
+        async def note(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                answered.add(method, str(message["status"]))
+                seconds.observe(time.monotonic() - began, method)
+            await send(message)
+
+        await app(scope, receive, note)
+
+    return counted
+
+
+def make_metrics_server(
+    metrics: Metrics, host: str, port: int, announce: Callable[[str], None] = lambda url: None
 ) -> uvicorn.Server:
-    """A server bound to its address: `run()` blocks until `should_exit` is set."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = _bind(family, host, port)
-    except OSError as error:
-        reason = error.strerror or "the name is not known"
-        raise UnavailableError(
-            f"listen: this address can't be had: {reason}", code="address_unavailable"
-        ) from None
-    name = f"[{host}]" if family == socket.AF_INET6 else host
-    url = f"http://{name}:{listener.getsockname()[1]}"
-    config = uvicorn.Config(
-        app,
-        http=type("Protocol", (_Protocol,), {"header_seconds": limits.header_seconds}),
-        ws="none",
-        loop="asyncio",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=limits.connections,
-        timeout_keep_alive=limits.idle_seconds,
-        timeout_graceful_shutdown=limits.stop_seconds,
-        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-    )
-    return _Server(config, listener, lambda: announce(url))
+    """A server that answers GET /metrics and nothing else, bound to an address of its own.
 
+    Give it to `serve` as one of those `beside`; metrics are for the operator and not for clients.
+    """
+    from anyio import to_thread
 
-def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
-    # With the protocol left at 0, as socket.create_server does, asyncio doesn't switch Nagle's algorithm off,
-    # and each answer on a kept connection waits for the client's delayed acknowledgement.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listener.bind((host, port))
-        listener.listen()
-    except OSError:
-        listener.close()
-        raise
-    return listener
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        if scope["path"] != METRICS:
+            response = problem(404, "not_found", "there are only metrics here, at /metrics")
+        elif scope["method"] not in ("GET", "HEAD"):
+            response = problem(405, "method_not_allowed", "metrics are read with GET", {"allow": "GET, HEAD"})
+        else:
+            # In a thread: what is read for it may wait for a disk.
+            text = await to_thread.run_sync(metrics.text)
+            response = Response(text, media_type=CONTENT_TYPE)
+        await response(scope, receive, send)
 
-
-class _Server(uvicorn.Server):
-    """uvicorn on a socket that was bound beforehand, saying when it accepts."""
-
-    def __init__(self, config: uvicorn.Config, listener: socket.socket, announce: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._listener = listener
-        self._announce = announce
-
-    def run(self, sockets: list[socket.socket] | None = None) -> None:
-        with self._listener:
-            super().run(sockets=[self._listener])
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._announce()
-
-
-class _Protocol(H11Protocol):
-    """uvicorn's HTTP/1.1 with a limit on the time that headers take, and problem details for garbage."""
-
-    header_seconds: ClassVar[float]
-    _headers_due: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._expect_headers()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._cancel_headers_due()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        self._expect_headers()
-        super().data_received(data)
-
-    def handle_events(self) -> None:
-        super().handle_events()
-        if self.cycle is not None and not self.cycle.response_complete:
-            self._cancel_headers_due()
-
-    def send_400_response(self, msg: str) -> None:
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # else an answer was begun already
-            body = _problem_body(400, MalformedError.default_code, "this is not a valid HTTP/1.1 request")
-            headers = [
-                (b"content-type", b"application/problem+json"),
-                (b"content-length", b"%d" % len(body)),
-                (b"connection", b"close"),
-            ]
-            response = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
-            for event in (response, h11.Data(data=body), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
-
-    def _expect_headers(self) -> None:
-        # One drop a second keeps an idle timer from ever firing; this one counts from the first byte.
-        if self._headers_due is None:
-            self._headers_due = self.loop.call_later(self.header_seconds, self.transport.close)
-
-    def _cancel_headers_due(self) -> None:
-        if self._headers_due is not None:
-            self._headers_due.cancel()
-            self._headers_due = None
+    limits = Limits(body_bytes=1024, connections=16)
+    return make_server(guard_requests(app, limits), host, port, limits, announce)

@@ -15,22 +15,22 @@ import secrets
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import apsw
 
 from tlog.checkpoint import Checkpoint
 from tlog.errors import MalformedError, RefusedError, UnavailableError, VerificationError
 from tlog.merkle import EMPTY_ROOT
-from tlog.note import SignatureLine, SignatureType, VerifierKey, format_note, parse_vkey
+from tlog.note import SignatureType, VerifierKey, format_note, parse_vkey
 from tlog.storage import DirectoryStorage
 from witness.decide import KnownHead, Suspect
+from witness.marker import MARKER, KeySource, Marker, format_marker, parse_marker
+from witness.records import Advance, Cosigned, Evidence, LogRecord, Terms
 from witness.wire import format_cosignatures, origin_digest, parse_cosignatures
 
-MARKER = "witness.json"
 DATABASE = "witness.db"
 BUSY_TIMEOUT_MS = 5000
 MAX_UNPROVEN_PER_LOG = 100
@@ -73,52 +73,18 @@ CREATE TABLE evidence (
     recorded_at   INTEGER NOT NULL,
     UNIQUE (origin, kind, size, root)
 ) STRICT;
+
+CREATE TABLE log_terms (
+    origin           TEXT PRIMARY KEY REFERENCES log,
+    requests_per_day INTEGER NOT NULL CHECK (requests_per_day > 0),
+    contact          TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
 """
 
 
-@dataclass(frozen=True)
-class Marker:
-    """Who this witness is. `database` ties the marker to one database, so no other can take its place."""
-
-    name: str
-    vkeys: tuple[str, ...]
-    database: str
-
-
-@dataclass(frozen=True)
-class Cosigned:
-    """What was stored, and answered, for the last head of a log."""
-
-    head: KnownHead
-    time: int
-    note: bytes
-    cosignatures: tuple[SignatureLine, ...]
-
-
-@dataclass(frozen=True)
-class LogRecord:
-    """A log that the witness knows, its keys, and what was last cosigned, None before the first time."""
-
-    origin: str
-    keys: tuple[VerifierKey, ...]
-    cosigned: Cosigned | None
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """A refused checkpoint and the cosigned one it contradicts, both as the log signed them."""
-
-    id: int
-    origin: str
-    kind: Literal["fork", "unproven"]
-    head: KnownHead
-    note: bytes
-    known: KnownHead
-    known_note: bytes
-    recorded_at: int
-
-
-def create_store(folder: Path, name: str, vkeys: Sequence[str]) -> None:
+def create_store(
+    folder: Path, name: str, vkeys: Sequence[str], sources: Sequence[tuple[str, KeySource]] = ()
+) -> None:
     """Returns once an empty database, and then the marker, stand durably in `folder`.
 
     RefusedError if any of the two stands there already: nothing is ever overwritten.
@@ -131,7 +97,7 @@ def create_store(folder: Path, name: str, vkeys: Sequence[str]) -> None:
         raise RefusedError(
             "witness: this folder already holds a witness, or part of one", code="exists"
         ) from None
-    marker = Marker(name, tuple(vkeys), secrets.token_hex(16))
+    marker = Marker(name, tuple(vkeys), secrets.token_hex(16), tuple(sources))
     connection = apsw.Connection(str(folder / DATABASE))
     try:
         _make_durable(connection)
@@ -141,7 +107,7 @@ def create_store(folder: Path, name: str, vkeys: Sequence[str]) -> None:
     finally:
         connection.close()
     # Last, and it flushes the folder: where the marker stands, the database stood.
-    DirectoryStorage(folder).create(MARKER, _format_marker(marker))
+    DirectoryStorage(folder).create(MARKER, format_marker(marker))
 
 
 def open_store(folder: Path) -> Store:
@@ -158,7 +124,7 @@ def open_store(folder: Path) -> Store:
             "witness: no witness was set up in this folder; make one with `muniment witness init`",
             code="not_initialised",
         )
-    marker = _parse_marker(data)
+    marker = parse_marker(data)
     if not path.is_file():
         raise _lost("the database is gone")
     try:
@@ -167,6 +133,7 @@ def open_store(folder: Path) -> Store:
         if connection.execute("SELECT id FROM identity").fetchall() != [(marker.database,)]:
             raise _lost("the database is that of another witness")
         _make_durable(connection)
+        _add_missing_tables(connection)
     except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError):
         raise _lost("the database can't be read") from None
     except (apsw.BusyError, apsw.CantOpenError, apsw.IOError, apsw.ReadOnlyError):
@@ -184,26 +151,17 @@ def _lost(what: str) -> RefusedError:
     )
 
 
-def _format_marker(marker: Marker) -> bytes:
-    document = {"version": 1, "name": marker.name, "vkeys": marker.vkeys, "database": marker.database}
-    return json.dumps(document, ensure_ascii=False, indent=1).encode() + b"\n"
-
-
-def _parse_marker(data: bytes) -> Marker:
-    try:
-        document = json.loads(data)
-    except ValueError:
-        document = None
-    match document:
-        case {"version": 1, "name": str(name), "vkeys": [*vkeys], "database": str(database)}:
-            return Marker(name, tuple(parse_vkey(str(vkey)).vkey for vkey in vkeys), database)
-    raise MalformedError(f"witness: {MARKER} is not what `muniment witness init` wrote")
-
-
 def _make_durable(connection: apsw.Connection) -> None:
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         # A statement that gives a row stops where it is until the row is fetched.
         connection.execute(f"PRAGMA {pragma}").fetchall()
+
+
+def _add_missing_tables(connection: apsw.Connection) -> None:
+    """A state of the first version has no terms yet."""
+    if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'log_terms'").fetchall():
+        statement = _SCHEMA[_SCHEMA.index("CREATE TABLE log_terms") :]
+        connection.execute(statement.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
 
 
 class Store:
@@ -219,25 +177,44 @@ class Store:
         with self._lock:
             self._connection.close()
 
-    def add_log(self, origin: str, key: VerifierKey) -> bool:
+    def add_log(self, origin: str, key: VerifierKey, terms: Terms | None = None) -> bool:
         """True once the key is trusted for the origin, False if it was already."""
         if key.kind not in _LOG_KINDS:
             raise MalformedError("witness: expected the vkey of a log, of type 1 (Ed25519) or 6 (ML-DSA-44)")
         Checkpoint(origin, 0, EMPTY_ROOT)  # an origin that no checkpoint can have is refused here
-        with self._database() as database:
-            with database:
-                database.execute(
-                    "INSERT INTO log (origin, digest) VALUES (?, ?) ON CONFLICT DO NOTHING",
-                    (origin, origin_digest(origin)),
-                )
-                others = database.execute("SELECT vkey FROM log_key WHERE origin = ?", (origin,)).fetchall()
-                for other in (_verifier_key(vkey) for (vkey,) in others):
-                    if (other.name, other.key_id) == (key.name, key.key_id) and other != key:
-                        raise RefusedError("witness: another key of this log has this name and key id")
-                database.execute(
-                    "INSERT INTO log_key VALUES (?, ?) ON CONFLICT DO NOTHING", (origin, key.vkey)
-                )
-            return database.changes() == 1
+        with self._database() as database, database:
+            for other in _keys_of(database, origin):
+                if (other.name, other.key_id) == (key.name, key.key_id) and other != key:
+                    raise RefusedError("witness: another key of this log has this name and key id")
+            return _insert_log(database, origin, key, terms)
+
+    def import_logs(self, listed: Sequence[tuple[str, VerifierKey, Terms]]) -> int:
+        """How many of these logs were not known, once all are, with these terms; all of them or none.
+
+        RefusedError with code `other_key` where a log is known by other keys: whoever writes a list may not
+        give a log that was added by hand another key.
+        """
+        with self._database() as database, database:
+            for origin, key, _ in listed:
+                if any(known != key for known in _keys_of(database, origin)):
+                    raise RefusedError(
+                        "witness: the list gives a log another key than the one it is known by; nothing was "
+                        "imported",
+                        code="other_key",
+                        origin=origin,
+                    )
+            return sum(_insert_log(database, origin, key, terms) for origin, key, terms in listed)
+
+    def remove_log(self, origin: str) -> bool:
+        """True once nothing is cosigned for the log any more, False if it was not known.
+
+        The last head stays: were the log added again, a head that contradicts it would still be refused.
+        """
+        with self._database() as database, database:
+            database.execute("DELETE FROM log_key WHERE origin = ?", (origin,))
+            removed = database.changes() > 0
+            database.execute("DELETE FROM log_terms WHERE origin = ?", (origin,))
+            return removed
 
     def log(self, origin: str) -> LogRecord | None:
         """The log with this origin, None if it is not known here."""
@@ -257,15 +234,35 @@ class Store:
         A signature may leave the process only after a True. After an exception the outcome is unknown, and
         the signature must be dropped.
         """
-        values = (new.head.size, new.head.root, new.time, new.note, format_cosignatures(new.cosignatures))
-        expected = (last.head.size, last.head.root) if last else (None, None)
+        return self.advance_all((Advance(origin, last, new),))[0]
+
+    def advance_all(self, steps: Sequence[Advance]) -> tuple[bool, ...]:
+        """What `advance` says of each step, once all that were taken are durable, in one commit.
+
+        A step may follow another one of the same log in the same call. If one is not taken, the others are
+        none the less.
+        """
         with self._database() as database:
-            database.execute(
-                "UPDATE log SET size = ?, root = ?, time = ?, note = ?, cosignatures = ?"
-                " WHERE origin = ? AND size IS ? AND root IS ? AND coalesce(time <= ?, TRUE)",
-                (*values, origin, *expected, new.time),
-            )
-            return database.changes() == 1
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                taken = tuple(_advance(database, step) for step in steps)
+                database.execute("COMMIT")
+            finally:
+                if database.in_transaction:
+                    database.execute("ROLLBACK")
+        return taken
+
+    def check_writable(self) -> None:
+        """Returns if a head could be stored now; UnavailableError if not."""
+        with self._database() as database:
+            database.execute("BEGIN IMMEDIATE")
+            database.execute("ROLLBACK")
+
+    def evidence_counts(self) -> dict[str, int]:
+        """How much evidence of each kind there is."""
+        with self._database() as database:
+            rows: list[Any] = database.execute("SELECT kind, count(*) FROM evidence GROUP BY kind").fetchall()
+        return dict(rows)
 
     def record_evidence(self, origin: str, last: Cosigned, suspect: Suspect, recorded_at: int) -> None:
         """Returns once a refused head stands beside the cosigned one that it contradicts, each head once.
@@ -308,15 +305,17 @@ class Store:
         with self._database() as database:
             rows: list[Any] = database.execute(
                 "SELECT origin, size, root, time, note, cosignatures,"
-                " (SELECT json_group_array(vkey) FROM log_key WHERE log_key.origin = log.origin)"
-                f" FROM log {where} ORDER BY origin",
+                " (SELECT json_group_array(vkey) FROM log_key WHERE log_key.origin = log.origin),"
+                " requests_per_day, contact"
+                f" FROM log LEFT JOIN log_terms USING (origin) {where} ORDER BY origin",
                 values,
             ).fetchall()
-        for origin, size, root, time, note, cosignatures, vkeys in rows:
+        for origin, size, root, time, note, cosignatures, vkeys, requests_per_day, contact in rows:
             cosigned = None
             if size is not None:
                 cosigned = Cosigned(KnownHead(size, root), time, note, parse_cosignatures(cosignatures))
-            yield LogRecord(origin, tuple(map(_verifier_key, json.loads(vkeys))), cosigned)
+            terms = None if requests_per_day is None else Terms(requests_per_day, contact)
+            yield LogRecord(origin, tuple(map(_verifier_key, json.loads(vkeys))), cosigned, terms)
 
     @contextmanager
     def _database(self) -> Iterator[apsw.Connection]:
@@ -331,3 +330,33 @@ class Store:
 
 
 _verifier_key = lru_cache(maxsize=4096)(parse_vkey)
+
+
+def _advance(database: apsw.Connection, step: Advance) -> bool:
+    last, new = step.last, step.new
+    values = (new.head.size, new.head.root, new.time, new.note, format_cosignatures(new.cosignatures))
+    expected = (last.head.size, last.head.root) if last else (None, None)
+    database.execute(
+        "UPDATE log SET size = ?, root = ?, time = ?, note = ?, cosignatures = ?"
+        " WHERE origin = ? AND size IS ? AND root IS ? AND coalesce(time <= ?, TRUE)",
+        (*values, step.origin, *expected, new.time),
+    )
+    return database.changes() == 1
+
+
+def _keys_of(database: apsw.Connection, origin: str) -> tuple[VerifierKey, ...]:
+    rows = database.execute("SELECT vkey FROM log_key WHERE origin = ?", (origin,)).fetchall()
+    return tuple(_verifier_key(str(vkey)) for (vkey,) in rows)
+
+
+def _insert_log(database: apsw.Connection, origin: str, key: VerifierKey, terms: Terms | None) -> bool:
+    database.execute(
+        "INSERT INTO log (origin, digest) VALUES (?, ?) ON CONFLICT DO NOTHING", (origin, origin_digest(origin))
+    )
+    database.execute("INSERT INTO log_key VALUES (?, ?) ON CONFLICT DO NOTHING", (origin, key.vkey))
+    added = database.changes() == 1
+    if terms is not None:
+        database.execute(
+            "INSERT OR REPLACE INTO log_terms VALUES (?, ?, ?)", (origin, terms.requests_per_day, terms.contact)
+        )
+    return added

@@ -381,6 +381,13 @@ def test_a_retracted_value_that_comes_back_is_found(world: World) -> None:
     assert returned(world) == {("RETIRED_RETURNED", "store.db events seq 3")}
 
 
+def test_a_retracted_past_retires_nothing(world: World) -> None:
+    past = keyed(world, "Berlin", details={"outcome": "history"})
+    world.add("retract", {"retracts": [past]})
+    keyed(world, "Berlin")
+    assert returned(world) == set()
+
+
 @pytest.mark.parametrize(
     "more",
     [

@@ -13,7 +13,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent.parent
 INSTALL_SECONDS = 150.0  # for all tries together: a registry that hangs must not cost the run its time
 TRIES = 3
 
-_NOT_THERE = ("No matching distribution", "E404", "ETARGET", "Unable to locate package")
+_NOT_THERE = ("E404", "ETARGET", "Unable to locate package")
 
 
 class CannotInstall(Exception):
@@ -63,7 +63,9 @@ def install(command: list[str], what: str, cwd: Path | None = None) -> None:
         except RuntimeError as error:
             if any(word in str(error) for word in _NOT_THERE):
                 raise CannotInstall(f"{what}: its registry has no such package or version") from None
-            reason = f"{Path(command[0]).name} failed {attempt + 1} times"
+            # pip says so of a package that is not there, and of a registry that does not answer.
+            unsure = "No matching distribution" in str(error)
+            reason = "not to be had from its registry" if unsure else f"failed {attempt + 1} times"
         time.sleep(2 * attempt)
     raise CannotInstall(f"{what}: {reason}")
 
@@ -85,7 +87,7 @@ def python(*versions: str) -> str:
 def environment(folder: Path, package: str, *versions: str) -> Path:
     """The bin folder of a fresh virtual environment with the package."""
     place = folder / "environment"
-    run([python(*versions), "-m", "venv", str(place)])
+    install([python(*versions), "-m", "venv", "--clear", str(place)], f"an environment for {package}")
     pip = [str(place / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
     install([*pip, "install", "--quiet", package], package)
     return place / "bin"

@@ -229,6 +229,25 @@ def test_discarded_is_dropped(me: Memory) -> None:
     assert me.get("k")["active"] == []
 
 
+@pytest.mark.parametrize("act", ["retract", "resolve"])
+def test_what_was_written_ahead_does_not_bring_an_ended_value_back(
+    me: Memory, ide: Memory, clock: Clock, act: str
+) -> None:
+    mine = me.remember("deploys on Monday", key="deploy/day", value="Monday")
+    later = at(clock) + 3600
+    ahead = me.remember("on Friday from then on", key="deploy/day", value="Friday", valid_from=later)
+    assert ahead["outcome"] == "stored"
+    friday = ide.remember("deploys on Friday", key="deploy/day", value="Friday")
+    assert friday["outcome"] == "conflict"
+    if act == "retract":
+        ide.retract(friday["id"])
+    else:
+        me.resolve(me.conflicts()["conflicts"][0]["id"], mine["id"])
+    clock.pass_seconds(7200)
+    assert me.get("deploy/day")["current"] == "Monday"
+    assert ide.remember("deploys on Friday", key="deploy/day", value="Friday")["reason"] == "echo"
+
+
 # Reaffirming
 
 
@@ -338,13 +357,15 @@ def test_idempotency_keys_are_a_clients_own(me: Memory, ide: Memory) -> None:
     assert first["id"] != second["id"]
 
 
-def test_a_retry_of_something_erased_says_so(me: Memory) -> None:
+def test_a_retry_of_something_erased_says_so(home: Home, me: Memory) -> None:
     made = me.remember("secret text", key="k", value="v", idempotency_key="req-1")
     preview = me.forget_preview(id=made["id"])
     me.forget(id=made["id"], confirm=preview["confirm"])
     with pytest.raises(RefusedError) as caught:
         me.remember("secret text", key="k", value="v", idempotency_key="req-1")
     assert caught.value.code == "erased"
+    with home.parts().store.read() as view:
+        assert view.rows("SELECT length(body_tag), answer FROM idempotency") == [(0, "")]
 
 
 # Time
@@ -513,6 +534,12 @@ def test_no_read_serves_what_is_withheld(home: Home) -> None:
     assert all(any(marks[kind][0] in text for text in past) for kind in PAST_SHOWS)
     owner = home.memory(ME)
     assert "refusedmark" in json.dumps(owner.history("k-refused"))
+    # What was never let through is not even in the index of words.
+    with home.parts().store.read() as view:
+        for kind in ("refused", "held", "discarded", "erased"):
+            found = view.rows("SELECT rowid FROM search WHERE search MATCH ?", marks[kind][0])
+            assert found == [], kind
+        assert view.rows("SELECT rowid FROM search WHERE search MATCH 'newvalue'") != []
     assert "heldmark" in json.dumps(owner.review())
 
 

@@ -150,7 +150,7 @@ def test_no_index_holds_plaintext(store: Store) -> None:
     allowed = {
         *("tenant", "tenant_seq", "number", "name_tag", "seq", "target", "status", "source", "word_count"),
         *("agent_tag", "key_tag", "subject_tag", "text_tag", "value_tag", "request_tag", "token_hash"),
-        *("commitment", "expires_at"),
+        *("commitment", "expires_at", "entry_index"),
     }
     with store.read() as view:
         indexes = [name for (name,) in view.rows("SELECT name FROM sqlite_schema WHERE type = 'index'")]
@@ -372,6 +372,8 @@ def test_log_indexes_are_kept_and_never_changed(store: Store) -> None:
     with pytest.raises(VerificationError) as caught, store.write() as txn:
         txn.set_entry_indexes([(second.seq, 8), (first.seq, 9)])
     assert caught.value.code == "index_changed"
+    with pytest.raises(VerificationError), store.write() as txn:
+        txn.set_entry_indexes([(second.seq, 7)])
     with store.read() as view:
         assert [row.seq for row in view.unlogged(10)] == [second.seq]
         assert view.last_logged_index() == 7
@@ -463,6 +465,22 @@ def test_any_query_is_data(store: Store, query: str) -> None:
 @pytest.mark.parametrize("query", ["", " ", "***", '"', "🎉", "\n\t", "-/-"])
 def test_a_query_without_words_asks_nothing(query: str) -> None:
     assert make_match("1", query) is None
+
+
+def test_the_scope_is_part_of_every_match(store: Store) -> None:
+    """So that the index itself gives one scope's rows, and the filter beside it is a second lock."""
+    mine = stored(store, "shared words")
+    theirs = stored(store, "shared words", agent=OTHER_AGENT)
+    match = make_match(scope_token(AGENT), "shared words")
+    other = make_match(scope_token(OTHER_AGENT), "shared words")
+    assert match is not None
+    assert other is not None
+    with store.read() as view:
+        rows = view.rows("SELECT rowid FROM search WHERE search MATCH ?", match)
+        assert rows == [(mine.seq,)]
+        assert view.search(1, AGENT, other, ("active",), 10) == ((), 0)
+        assert view.search(2, AGENT, match, ("active",), 10) == ((), 0)
+        assert view.search(1, OTHER_AGENT, other, ("active",), 10)[0][0][0] == theirs.seq
 
 
 def test_words_of_a_key_weigh_more(store: Store) -> None:

@@ -37,9 +37,9 @@ def me(client: str) -> Principal:
     return Principal("default", "default", client, SCOPES)
 
 
-def start(home: Path, client: str, count: int) -> subprocess.Popen[bytes]:
+def start(home: Path, client: str, script: str, *arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(home), client, str(count)],
+        [sys.executable, "-c", script, str(home), client, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=REPOSITORY,
@@ -49,7 +49,7 @@ def start(home: Path, client: str, count: int) -> subprocess.Popen[bytes]:
 
 def test_two_processes_on_a_new_home(tmp_path: Path) -> None:
     home_path = tmp_path / "home"
-    processes = [start(home_path, client, WRITES) for client in ("one", "two")]
+    processes = [start(home_path, client, WRITER, str(WRITES)) for client in ("one", "two")]
     ids: list[str] = []
     for process in processes:
         out, errors = process.communicate(timeout=120)
@@ -70,6 +70,29 @@ def test_two_processes_on_a_new_home(tmp_path: Path) -> None:
             times = [row[0] for row in view.rows("SELECT recorded_at FROM facts ORDER BY seq")]
             assert all(earlier < later for earlier, later in itertools.pairwise(times))
         assert home.publish()["size"] == 2 * WRITES
+
+
+OPENER = """
+import sys
+from memory import wiring
+from memory.model import SCOPES, Principal
+for number in range(12):
+    with wiring.open_home(sys.argv[1]) as home:
+        memory = home.memory(Principal("default", "default", sys.argv[2], SCOPES))
+        memory.remember(f"{sys.argv[2]} fact {number}")
+        assert memory.recall("fact", limit=1000)["facts"]
+"""
+
+
+def test_processes_that_open_and_close_all_the_time(tmp_path: Path) -> None:
+    """Each last one out clears the write-ahead log away while another comes in."""
+    home_path = tmp_path / "home"
+    processes = [start(home_path, f"client {number}", OPENER) for number in range(3)]
+    for process in processes:
+        _, errors = process.communicate(timeout=120)
+        assert (process.returncode, errors) == (0, b"")
+    with wiring.open_home(home_path) as home:
+        assert home.memory(me("reader")).status()["facts"] == {"active": 36}
 
 
 def test_a_writer_among_readers(tmp_path: Path) -> None:
@@ -99,7 +122,7 @@ def test_a_writer_among_readers(tmp_path: Path) -> None:
         threads = [threading.Thread(target=read) for _ in range(4)]
         for thread in threads:
             thread.start()
-        process = start(home_path, "writer", 100)
+        process = start(home_path, "writer", WRITER, "100")
         _, errors = process.communicate(timeout=60)
         done.set()
         for thread in threads:

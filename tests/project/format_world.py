@@ -90,6 +90,7 @@ def make_world(folder: Path) -> Iterator[World]:
     with ExitStack() as stack:
         stack.enter_context(patch("memory.vault.os", _Draws()))
         stack.enter_context(patch("memory.erase_record._tools", lambda: dict(TOOLS)))
+        stack.enter_context(patch("memory.wiring._witnessed_heads", lambda policy, origin: []))
         home_folder, state = folder / "home", folder / "witness"
         _make_home(home_folder, cosigner)
         store = stack.enter_context(closing(_make_witness(state, cosigner)))
