@@ -21,6 +21,7 @@ DEFAULT_PER_DAY = 10 * SECONDS_PER_DAY
 BURST_SECONDS = 60
 MIN_BURST = 60
 MAX_BURST = 10**6
+MAX_LOGS = 100_000
 
 
 class HeadLimit(Protocol):
@@ -54,7 +55,7 @@ class DailyLimit:
         per_day = log.terms.requests_per_day if log.terms else self._default_per_day
         with self._mutex:
             if per_day not in self._limiters:
-                self._limiters[per_day] = RateLimiter(_rate(per_day), self._clock)
+                self._limiters[per_day] = RateLimiter(_rate(per_day), self._clock, MAX_LOGS)
             wait_seconds = self._limiters[per_day].wait_seconds(log.origin)
         if wait_seconds > 0:
             raise RefusedError(
