@@ -36,12 +36,9 @@ def check_checkpoint(files: LogFiles, asked: Asked) -> tuple[Outcome, VerifiedCh
         code = _CODES.get(error.code, "LOG_SIGNATURE")
         return Outcome((Finding(code, f"log {CHECKPOINT}", f"{error.message}.", _numbers(error)),)), None
     findings = [*_imposters(data, asked), *_age(verified, asked)]
-    names = ", ".join(verified.witnesses) or "no witness"
-    checked = Note(
-        "checkpoint",
-        f"the checkpoint of {verified.checkpoint.size} entries is signed by the log and cosigned by {names}",
-        1 + len(verified.cosignatures),
-    )
+    names = ", ".join(("the log", *verified.witnesses))
+    text = f"signatures that hold on the checkpoint of {verified.checkpoint.size} entries: {names}"
+    checked = Note("checkpoint", text, 1 + len(verified.cosignatures))
     not_checked = []
     if asked.trust.policy.quorum is None:
         text = "the policy asks for no witness: the log could show others another head"

@@ -14,8 +14,9 @@ from typing import Final
 import apsw
 
 from auditor.checks_pages import Live, check_structure
+from auditor.encodings import encodings_of
 from auditor.findings import Finding, Note, Outcome
-from auditor.residue import missed_forms
+from auditor.residue import PACKED_FORMS, missed_forms
 from auditor.sqlite_file import Bytes, open_pages
 
 CANARY: Final = "Kontrolle Ünverwechselbar +49 30 5550 1234"
@@ -49,7 +50,8 @@ def control_scanner() -> Outcome:
         Finding("CONTROL_FAILED", "control of the scan", f"A canary planted as {form} was not found.")
         for form in sorted(set(missed))
     )
-    return Outcome(findings, (Note("controls", "forms of a canary found by the scan", None),))
+    found = len(encodings_of(CANARY)) + PACKED_FORMS - len(missed)
+    return Outcome(findings, (Note("controls", "forms of a planted canary found by the scan", found),))
 
 
 def _dirty_twin(path: Path) -> tuple[Bytes, Bytes]:

@@ -33,6 +33,8 @@ MAX_OPENED_BYTES: Final = 256 * 1024 * 1024
 """How much is decompressed for one file, so that a bomb costs a bounded time."""
 _STREAM_START: Final = re.compile(rb"\x1f\x8b\x08|\x78[\x01\x5e\x9c\xda]")
 _GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
+_PACKED: Final = {"gzip": 16 + zlib.MAX_WBITS, "zlib": zlib.MAX_WBITS}
+PACKED_FORMS: Final = len(_PACKED)
 _PROBE_BYTES: Final = 4096
 _CANARY: Final = -1
 
@@ -113,13 +115,12 @@ def missed_forms(folder: Path, canary: str) -> tuple[str, ...]:
     planted = {f"{number}": form for number, form in enumerate(encodings_of(canary))}
     for name, form in planted.items():
         _plant(folder / name, b"\x00" * 7 + form.data + b"\x00")
-    packed = {"gzip": 16 + zlib.MAX_WBITS, "zlib": zlib.MAX_WBITS}
-    for name, window_bits in packed.items():
+    for name, window_bits in _PACKED.items():
         packer = zlib.compressobj(wbits=window_bits)
         _plant(folder / name, b"\x00" * 7 + packer.compress(canary.encode()) + packer.flush())
     found = {(hit.file, hit.encoding) for hit in scan_files(folder, [canary], canary=canary).hits}
     missed = [form.name for name, form in planted.items() if (name, form.name) not in found]
-    missed += [name for name in packed if not any(file == name for file, _ in found)]
+    missed += [name for name in _PACKED if not any(file == name for file, _ in found)]
     return tuple(missed)
 
 

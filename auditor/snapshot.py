@@ -30,6 +30,7 @@ WAL: Final = "store.db-wal"
 MAX_TRIES: Final = 50
 _QUIET_NANOSECONDS: Final = 20_000_000
 _COPY_BYTES: Final = 4 * 1024 * 1024
+_LARGE_BYTES: Final = 1024 * 1024 * 1024
 _JOURNAL_MODE_BYTES: Final = (18, 20)
 
 
@@ -136,6 +137,7 @@ def _state(home: Path) -> _State | None:
         if descriptor is None:
             raise MalformedError("expected a store in the home")
         info = os.fstat(descriptor)
+        _require_filled(info)
         # Through the name, too: the file may have been replaced by another.
         try:
             named = os.stat(home / STORE)
@@ -146,6 +148,12 @@ def _state(home: Path) -> _State | None:
     with _open(home / WAL) as descriptor:
         header = b"" if descriptor is None else os.pread(descriptor, WAL_HEADER_BYTES, 0)
     return _State((info.st_size, info.st_mtime_ns, info.st_ino), header)
+
+
+def _require_filled(info: os.stat_result) -> None:
+    """Returns unless the file is a large hole: copied, it would fill the disk of whoever looks at it."""
+    if info.st_size > _LARGE_BYTES and info.st_blocks * 512 < info.st_size // 100:
+        raise MalformedError("expected the file of the store to be filled, and it is nearly all holes")
 
 
 def _copy(source: Path, target: IO[bytes]) -> None:

@@ -28,14 +28,15 @@ class Receipts:
         cosigned covers it, `logged` in between and where the policy asks for no witness."""
         if entry_index is None:
             return {"state": "pending", "entry": None}
-        covered, witnessed = self._published
+        covered, witnessed = self.published
         return {
             "state": "witnessed" if witnessed and entry_index < covered else "logged",
             "entry": entry_index,
         }
 
     @cached_property
-    def _published(self) -> tuple[int, bool]:
+    def published(self) -> tuple[int, bool]:
+        """Size of the public checkpoint, and whether its policy asks for witnesses; 0 without one."""
         from tlog.checkpoint import parse_checkpoint
         from tlog.note import parse_note
 

@@ -237,10 +237,12 @@ def status(parts: Parts, principal: Principal) -> Answer:
         counts = {} if scope is None else view.status_counts(scope.tenant_id, scope.agent_tag)
         open_conflicts = () if scope is None else view.open_conflicts(scope.tenant_id, scope.agent_tag)
         store = view.counts()
+    size, witnessed = receipts(parts).published
     return {
         "facts": dict(sorted(counts.items())),
         "conflicts": len(open_conflicts),
         "store": store,
+        "log": {"published": size, "witnessed": witnessed},
         "guard": parts.guard,
         "scope": scope_shape(principal),
     }

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 WAIT_SECONDS: Final = 30.0
 # Statuses that no read finds by words; such facts are indexed once a person lets them through.
 WITHHELD: Final = frozenset({"held", "refused"})
+_CURRENT: Final = frozenset({"stored", "superseded", "conflict"})
 _STATUS_OF: Final[Mapping[str, Status]] = {
     "stored": "active",
     "superseded": "active",
@@ -167,8 +168,12 @@ def _write(write: _Write, token: str | None) -> _Written:
     decision = decide(write.proposal, known)
     if decision.outcome == "agreed":
         return _agreed(write, decision)
-    if lifted is not None and decision.outcome == "refused":
-        raise RefusedError("the reaffirmed write is refused for another reason", code="token_invalid")
+    if lifted is not None and decision.outcome not in _CURRENT:
+        raise RefusedError(
+            "a reaffirmation says that the value holds now, and this write would not be current: "
+            "write it without valid_from and without provisional",
+            code="token_invalid",
+        )
     return _land(write, decision, known)
 
 

@@ -103,6 +103,7 @@ def issue_token(
     """A token that lifts this refusal, once, within TOKEN_SECONDS."""
     token = secrets.token_hex(_TOKEN_BYTES)
     bound = _bound(scope, principal, refusal.commitment, proposal, standing)
+    txn.drop_expired_tokens(now)
     txn.add_token(
         scope.tenant_id, _hash(token), TOKEN_PURPOSE, bound, now + TOKEN_SECONDS * 1_000_000, refusal.seq
     )

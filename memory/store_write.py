@@ -284,7 +284,7 @@ class Txn:
 
         Tokens that have expired are removed with it.
         """
-        self.connection.execute("DELETE FROM tokens WHERE expires_at <= ?", (now,))
+        self.drop_expired_tokens(now)
         row = self.view.rows(
             """DELETE FROM tokens WHERE tenant = ? AND token_hash = ? AND purpose = ?
                RETURNING purpose, bound, target, expires_at""",
@@ -293,6 +293,10 @@ class Txn:
             purpose,
         )
         return TokenRow(*row[0]) if row else None
+
+    def drop_expired_tokens(self, now: int) -> None:
+        """Removes tokens that nobody can redeem any more."""
+        self.connection.execute("DELETE FROM tokens WHERE expires_at <= ?", (now,))
 
     # Settings
 

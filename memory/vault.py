@@ -75,4 +75,16 @@ def new_number() -> bytes:
 
 
 def _tag(key: bytes, domain: str, parts: tuple[str | bytes, ...]) -> bytes:
-    return hmac.digest(key, cbor.encode([domain, *parts]), "sha256")
+    """HMAC-SHA-256 over the deterministic CBOR of [domain, parts…], which is put together here by its heads."""
+    items = [_item(part) for part in (domain, *parts)]
+    return hmac.digest(key, cbor.head(4, len(items)) + b"".join(items), "sha256")
+
+
+def _item(part: str | bytes) -> bytes:
+    if isinstance(part, bytes):
+        return cbor.byte_string(part)
+    try:
+        text = part.encode("utf-8")
+    except UnicodeEncodeError:
+        raise MalformedError("a text to tag is not valid Unicode") from None
+    return cbor.head(3, len(text)) + text

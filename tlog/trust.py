@@ -14,8 +14,22 @@ A TOML file of the caller's:
     not_before = 1790000000
     not_after = 1890000000                    (optional)
     issuer = "<iss>"                          (optional)
+    until = { "<origin>" = 12 }               (optional: sizes of logs when the key was ended)
 
-A key that is not in it proves nothing, an unknown field is an error (a misspelt bound would otherwise be no
+    [[root]]
+    cose_key = "<base64 of a COSE_Key>"       certifies the keys of a store, in key lists
+    store = "<iss>"                           (optional: the only store that it certifies keys of)
+    number = 3                                (optional: an older list does not count)
+
+    [[key_list]]
+    cose = "<base64 of a key list>"           of one of the roots; newer ones may be handed in later
+
+    [[frozen]]                                a log that was succeeded by another, at its last head
+    origin = "<origin>"
+    size = 12
+    root = "<base64>"
+
+A key that is neither in it nor certified by a root in it proves nothing, an unknown field is an error (a misspelt bound would otherwise be no
 bound at all), and with a policy alone nothing is known about what COSE keys signed.
 """
 
@@ -24,43 +38,72 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tlog.ascii import MAX_SIZE, decode_base64, encode_base64
+from tlog.ascii import MAX_SIZE, decode_base64, decode_hash, encode_base64
+from tlog.certificates import (
+    MAX_KEYS,
+    USES,
+    KeyList,
+    Logged,
+    TrustedKey,
+    peek_key_list,
+    read_until,
+    require_extends,
+    verify_key_list,
+)
+from tlog.checkpoint import Checkpoint
 from tlog.cose_keys import CoseKey, decode_key
-from tlog.errors import MalformedError, VerificationError
+from tlog.errors import Error, MalformedError, VerificationError
 from tlog.policy import Policy, parse_policy
 
+__all__ = [
+    "DEFAULT_MERGE_DELAY_SECONDS",
+    "MAX_KEYS",
+    "MAX_TRUST_BYTES",
+    "USES",
+    "VERSION",
+    "Logged",
+    "Trust",
+    "TrustedKey",
+    "TrustedRoot",
+    "checked",
+    "format_trust",
+    "make_trust",
+    "parse_trust",
+    "trust_from_policy",
+]
+
 VERSION: Final = 1
-USES: Final = ("issuer", "receipt", "manifest", "report")
 DEFAULT_MERGE_DELAY_SECONDS: Final = 86400
-MAX_TRUST_BYTES: Final = 1 << 20
-MAX_KEYS: Final = 256
+MAX_TRUST_BYTES: Final = 4 << 20
 _MAX_ISSUER_CHARACTERS: Final = 8192
 _FIELDS: Final = frozenset(
-    ("version", "policy", "merge_delay_seconds", "max_checkpoint_age_seconds", "same_operator", "key")
+    (
+        "version",
+        "policy",
+        "merge_delay_seconds",
+        "max_checkpoint_age_seconds",
+        "same_operator",
+        "key",
+        "root",
+        "key_list",
+        "frozen",
+    )
 )
-_KEY_FIELDS: Final = frozenset(("use", "cose_key", "not_before", "not_after", "issuer"))
+_KEY_FIELDS: Final = frozenset(("use", "cose_key", "not_before", "not_after", "issuer", "until"))
+_ROOT_FIELDS: Final = frozenset(("cose_key", "store", "number"))
+_FROZEN_FIELDS: Final = frozenset(("origin", "size", "root"))
 
 
 @dataclass(frozen=True)
-class TrustedKey:
-    """A COSE key, what it may be used for, and when what it signed counts; `not_after` is inclusive.
+class TrustedRoot:
+    """A key that certifies others: those of `store` alone, where set, in lists from `number` on."""
 
-    `issuer`, where set, is the only issuer that the key speaks for.
-    """
-
-    use: str
     key: CoseKey
-    not_before: int
-    not_after: int | None = None
-    issuer: str | None = None
-
-    @property
-    def kid(self) -> bytes:
-        """What a `kid` header names this key by."""
-        return self.key.key_id
+    store: str | None = None
+    number: int = 1
 
 
 @dataclass(frozen=True)

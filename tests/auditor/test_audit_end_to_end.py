@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import http.server
 import json
 import os
 import random
@@ -709,6 +711,28 @@ def test_a_log_can_be_audited_without_a_store(copy: Any) -> None:
     assert audit(Places(None, str(log)), asked, tenant=None, needles=None).outcome.findings
 
 
+def test_a_log_is_audited_over_http(copy: Any) -> None:
+    handler = functools.partial(QuietHandler, directory=str(copy.home / "log"))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}/"
+        assert copy.codes(log=url) == set()
+        shutil.rmtree(copy.home / "log" / "erasures")
+        assert copy.codes(log=url) == {"TOMBSTONE_WITHOUT_MANIFEST", "MANIFEST_ALTERED"}
+        shutil.rmtree(copy.home / "log" / "tile")
+        assert "LOG_TRUNCATED" in copy.codes(log=url)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None: ...
+
+
 # A store in use
 
 
@@ -751,6 +775,14 @@ def test_links_and_folders_in_place_of_files_are_refused(copy: Any, tmp_path: Pa
     (copy.home / "store.db").mkdir()
     with pytest.raises(MalformedError):
         copy.audit()
+
+
+def test_a_store_that_is_one_large_hole_is_refused_at_once(copy: Any) -> None:
+    os.truncate(copy.home / "store.db", 1 << 40)
+    started = time.monotonic()
+    with pytest.raises(MalformedError):
+        copy.audit()
+    assert time.monotonic() - started < 5
 
 
 @pytest.mark.parametrize("data", [b"", b"SQLite format 3\0", os.urandom(10_000), bytes(8192)])

@@ -302,6 +302,16 @@ def test_a_token_holds_for_its_caller_its_record_and_its_time(
         me.remember("text", reaffirm=late, **given)
 
 
+def test_a_token_is_not_spent_on_a_write_that_is_not_current(me: Memory) -> None:
+    corrected(me)
+    given = {"key": "svc/region", "value": "eu-west-1", "reaffirm": refused(me)["reaffirm"], "reason": "r"}
+    with pytest.raises(RefusedError) as caught:
+        me.remember("text", valid_from="2001-01-01T00:00:00Z", **given)
+    assert caught.value.code == "token_invalid"
+    refused(me)
+    assert me.remember("text", **given)["outcome"] == "superseded"
+
+
 def test_an_agent_gets_no_token_and_a_person_reaffirms(me: Memory, home: Home) -> None:
     agent = home.memory(AGENT)
     old, _ = corrected(agent)

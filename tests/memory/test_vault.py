@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import stat
 import threading
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from memory.vault import Vault, new_number, new_salt
+from tlog import cbor
 from tlog.errors import MalformedError
+from tlog.keys import load_secret
 
 ACME = bytes(15) + b"\x01"
 OTHER = bytes(15) + b"\x02"
@@ -26,6 +29,13 @@ def test_same_input_same_tag_also_from_a_second_vault(folder: Path) -> None:
     tag = Vault(folder).tag(ACME, "key", "ops", "region")
     assert len(tag) == 32
     assert Vault(folder).tag(ACME, "key", "ops", "region") == tag
+
+
+def test_a_tag_is_a_keyed_hash_of_deterministic_cbor(folder: Path) -> None:
+    vault = Vault(folder)
+    parts = ("ops", "", "é" * 300, b"", b"x" * 70_000)
+    tag = vault.tag(ACME, "key", *parts)
+    assert hmac.digest(load_secret(vault.key_path(ACME)), cbor.encode(["key", *parts]), "sha256") == tag
 
 
 def test_tags_differ_by_tenant_domain_and_parts(folder: Path) -> None:

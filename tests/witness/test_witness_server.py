@@ -241,8 +241,8 @@ def test_other_paths_and_methods_are_refused(url: str) -> None:
 
 def test_a_damaged_database_is_not_held_against_the_log(store: Any, log: Any, sim: Any) -> None:
     class Damaged(Witness):
-        def add_checkpoint(self, body: bytes) -> Any:
-            raise VerificationError("witness: the database is damaged", code="state_lost")
+        def add_checkpoints(self, bodies: Any) -> Any:
+            return [VerificationError("witness: the database is damaged", code="state_lost") for _ in bodies]
 
     with running(make_app(Damaged(store, [sim.make_cosigner()]))) as address:
         assert httpx.post(f"{address}/add-checkpoint", content=log.body(0, 5)).status_code == 500
