@@ -47,9 +47,9 @@ $(READY): requirements.lock pyproject.toml .ci/find-python
 	 echo "setting up $(VENV) with $$python (once)" >&2; \
 	 "$$python" -m venv --clear $(VENV) || exit 1; \
 	 for try in 1 2 3; do \
-	   $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock && ok=1 && break; \
+	   $(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements.lock && ok=1 && break; \
 	   echo "install failed, try $$try of 3" >&2; sleep $$((try * 5)); \
 	 done; \
 	 [ "$$ok" = 1 ] || exit 1; \
-	 $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . || exit 1; \
+	 $(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable . || exit 1; \
 	 touch $(READY)

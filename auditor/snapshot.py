@@ -62,6 +62,8 @@ class Snapshot:
 def copy_store(home: Path) -> Iterator[Snapshot]:
     """A snapshot of the store in `home`, gone when the block ends.
 
+    Not for a process that has the store open itself: to close any descriptor of a file is to give up all the
+    locks that the process has on it.
     Raises MalformedError if there is no store, and UnavailableError with code `busy` if it never held still.
     """
     with ExitStack() as stack:

@@ -52,6 +52,7 @@ MAX_STEPS: Final = 2_000_000_000
 _CHECK_STEPS: Final = 1_000_000
 _MAX_VALUE_BYTES: Final = 128 * 1024 * 1024
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_ .,:;()*=-]{1,200}")
+_MARKS: Final = {"application_id": 0x4D554E49, "user_version": 1}
 _Row = TypeVar("_Row")
 
 # i integer, b bytes, t text, read as bytes; a capital letter may be NULL. A table's first column names the row.
@@ -119,6 +120,9 @@ def check_soundness(connection: apsw.Connection) -> tuple[StoreFlaw, ...]:
     flaws: list[StoreFlaw] = []
     reader = _Reader(connection, flaws)
     reader.limit()
+    for name, expected in _MARKS.items():
+        if [value for (value,) in reader.raw("file header", f"PRAGMA {name}")] != [expected]:
+            flaws.append(StoreFlaw("store.db file header", f"The {name} of the file is not that of a store."))
     for (line,) in reader.raw("the whole file", "PRAGMA integrity_check(100)"):
         if line != "ok":
             said = line if isinstance(line, str) and _PLAIN.fullmatch(line) else "something unsound"

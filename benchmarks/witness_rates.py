@@ -16,7 +16,6 @@ import argparse
 import json
 import os
 import platform
-import resource
 import selectors
 import socket
 import subprocess
@@ -149,7 +148,9 @@ class Outcome:
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def drive(port: int, connections: int, requests: list[bytes], wait_for_the_last: Callable[[int], bool]) -> Outcome:
+def drive(
+    port: int, connections: int, requests: list[bytes], wait_for_the_last: Callable[[int], bool]
+) -> Outcome:
     """Sends every request, each connection one at a time; a conflict is tried again when it can succeed.
 
     `wait_for_the_last(number)` says whether a request may only be sent again once the one before it was answered.
@@ -225,7 +226,12 @@ def complete_status(data: bytes) -> int | None:
 @contextmanager
 def running(command: list[str], cwd: Path, environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        command, cwd=cwd, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        command,
+        cwd=cwd,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
     try:
         yield process
@@ -243,8 +249,13 @@ def ours(folder: Path, extra: list[str]) -> Iterator[Server]:
     environment = {"PYTHONPATH": str(REPOSITORY)}
 
     def run(*arguments: str) -> None:
-        subprocess.run([*command, *arguments, "--state", str(folder / "state")], check=True, cwd=folder,
-                       env={**os.environ, **environment}, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [*command, *arguments, "--state", str(folder / "state")],
+            check=True,
+            cwd=folder,
+            env={**os.environ, **environment},
+            stdout=subprocess.DEVNULL,
+        )
 
     run("init", "--name", "ours.bench.invalid/w")
     entries = [f"vkey {verifier(origin).vkey}\nqpd 2147483647\ncontact nobody\n" for origin in origins()]  # type: ignore[attr-defined]
@@ -263,11 +274,28 @@ def peer(folder: Path) -> Iterator[Server]:
     sys.path.insert(0, str(REPOSITORY / "tests" / "interop"))
     from installing import environment as make_environment
 
-    program = str(os.environ.get("AICS_WITNESS") or make_environment(folder, PEER, "3.12", "3.13", "3.14") / "aics-witness")
+    program = str(
+        os.environ.get("AICS_WITNESS")
+        or make_environment(folder, PEER, "3.12", "3.13", "3.14") / "aics-witness"
+    )
     configuration = folder / "w.json"
     subprocess.run(
-        [program, "init", "--config", str(configuration), "--name", "peer.bench.invalid/w", "--db", "peer.db", "--key-file", "peer.key"],
-        check=True, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        [
+            program,
+            "init",
+            "--config",
+            str(configuration),
+            "--name",
+            "peer.bench.invalid/w",
+            "--db",
+            "peer.db",
+            "--key-file",
+            "peer.key",
+        ],
+        check=True,
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     document = json.loads(configuration.read_text())
     document["logs"] = [{"origin": origin, "vkeys": [verifier(origin).vkey]} for origin in origins()]  # type: ignore[attr-defined]
@@ -275,7 +303,16 @@ def peer(folder: Path) -> Iterator[Server]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    serve = [program, "serve", "--config", str(configuration), "--listen", f"127.0.0.1:{port}", "--log-level", "WARNING"]
+    serve = [
+        program,
+        "serve",
+        "--config",
+        str(configuration),
+        "--listen",
+        f"127.0.0.1:{port}",
+        "--log-level",
+        "WARNING",
+    ]
     with running(serve, folder, {}) as process:
         for _ in range(300):
             with socket.socket() as probe:
@@ -322,7 +359,9 @@ def main() -> int:
     parser.add_argument("--only-ours", action="store_true")
     parser.add_argument("extra", nargs="*", help="more arguments of our `witness serve`, after --")
     args = parser.parse_args()
-    print(f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    print(
+        f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+    )
     with tempfile.TemporaryDirectory(prefix="witness-rates-") as place, ExitStack() as stack:
         folders = [Path(place) / name for name in ("ours", "peer")]
         for folder in folders:
@@ -355,7 +394,9 @@ def show(found: dict[tuple[int, str], list[Outcome]], servers: list[Server]) -> 
             p50, p99 = (median(one.percentile(share) for one in outcomes) * 1000 for share in (0.5, 0.99))
             conflicts = sum(one.statuses.get(409, 0) for one in outcomes)
             ratio = f"{rates['muniment'] / rate:.1f}" if server.name != "muniment" else ""
-            print(f"{scenario.name:<22} {scenario.connections:>5} {server.name:<13} {rate:8.0f} {p50:8.2f} {p99:8.2f}  {conflicts:>4}   {ratio}")
+            print(
+                f"{scenario.name:<22} {scenario.connections:>5} {server.name:<13} {rate:8.0f} {p50:8.2f} {p99:8.2f}  {conflicts:>4}   {ratio}"
+            )
 
 
 def memory(server: Server, requests: int) -> None:

@@ -25,11 +25,16 @@ DEFAULT_GUARD: Final = "on"
 DEFAULT_MERGE_DELAY_SECONDS: Final = 86_400
 _MAX_SECONDS: Final = 1 << 40
 _MAX_NAME_CHARACTERS: Final = 255
+_LEFT_OUT: Final[Mapping[str, object]] = {"frozen": ()}  # settings without which a file says the same
 
 
 @dataclass(frozen=True)
 class Config:
-    """The settings of one home. `created_at`, in whole seconds, is when its keys begin to be valid."""
+    """The settings of one home. `created_at`, in whole seconds, is when its first keys begin to be valid.
+
+    `root` is the COSE_Key, in base64, of the root that certifies its keys. `frozen` has a line for each log that
+    another has taken the place of, the oldest first: vkey, size and root.
+    """
 
     origin: str
     issuer: str
@@ -39,6 +44,9 @@ class Config:
     merge_delay_seconds: int = DEFAULT_MERGE_DELAY_SECONDS
     max_checkpoint_age_seconds: int | None = None
     same_operator: tuple[str, ...] = ()
+    mirror: str | None = None
+    root: str | None = None
+    frozen: tuple[str, ...] = ()
 
 
 def new_config(origin: str, guard: Guard, created_at: int) -> Config:
@@ -93,7 +101,10 @@ def parse_config(data: bytes) -> Config:
         max_checkpoint_age_seconds=(
             _seconds(fields, "max_checkpoint_age_seconds") if "max_checkpoint_age_seconds" in fields else None
         ),
-        same_operator=_names(fields.get("same_operator", [])),
+        same_operator=_texts(fields, "same_operator"),
+        mirror=_text(fields, "mirror", 4096) if "mirror" in fields else None,
+        root=_text(fields, "root", 8192) if "root" in fields else None,
+        frozen=_texts(fields, "frozen"),
     )
 
 
@@ -102,7 +113,11 @@ def format_config(config: Config) -> bytes:
     values: dict[str, Any] = {"version": VERSION} | {
         name: getattr(config, name) for name in Config.__dataclass_fields__
     }
-    lines = [f"{name} = {_format(value)}" for name, value in values.items() if value is not None]
+    lines = [
+        f"{name} = {_format(value)}"
+        for name, value in values.items()
+        if value is not None and value != _LEFT_OUT.get(name)
+    ]
     return ("\n".join(lines) + "\n").encode("utf-8")
 
 
@@ -118,17 +133,20 @@ def _random_name() -> str:
 
 
 def _name(fields: Mapping[str, Any], name: str) -> str:
+    return _text(fields, name, _MAX_NAME_CHARACTERS)
+
+
+def _text(fields: Mapping[str, Any], name: str, at_most: int) -> str:
     value = fields.get(name)
-    if not isinstance(value, str) or not 1 <= len(value) <= _MAX_NAME_CHARACTERS:
-        raise MalformedError(
-            f"config.toml: expected {name} as a text of 1 to {_MAX_NAME_CHARACTERS} characters"
-        )
+    if not isinstance(value, str) or not 1 <= len(value) <= at_most:
+        raise MalformedError(f"config.toml: expected {name} as a text of 1 to {at_most} characters")
     return value
 
 
-def _names(value: object) -> tuple[str, ...]:
+def _texts(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = fields.get(name, [])
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise MalformedError("config.toml: expected same_operator as a list of names of witnesses")
+        raise MalformedError(f"config.toml: expected {name} as a list of texts")
     return tuple(value)
 
 

@@ -3,6 +3,9 @@
     config.toml   settings            policy.txt   C2SP policy        trust.toml   to hand out to verifiers
     keys/         log, issuer, receipt, manifest, index.key, guard/   store.db     facts and statements
     log/          what the log serves log-state/   what it keeps to itself
+    keys.cbor     keys there have been, keys.cose  the same, certified by a root, where there is one
+
+A log that takes the place of another has folders and a key file with its number: log-2/, log-state-2/, log-2.key.
 
 The folder is for its owner alone (0700). The first use makes it: under a lock, the configuration last, so that
 a crash on the way is completed by the next use, and two first uses make one home.
@@ -17,26 +20,49 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from memory.config import Config, Guard, format_config, new_config, random_origin
+from memory.home_names import (
+    CHECKPOINT,
+    CONFIG,
+    COSE_KEYS,
+    INDEX_KEY,
+    KEYS,
+    LOG_KEY,
+    POLICY,
+    PRIVATE_LOG,
+    PUBLIC_LOG,
+    STORE,
+    TRUST,
+)
+from memory.key_list import make_trust_of
 from tlog.errors import MalformedError, RefusedError, UnavailableError
-from tlog.keys import load_cose_key, load_log_key, make_cose_key, make_log_key, make_secret
+from tlog.keys import load_log_key, make_cose_key, make_log_key, make_secret
 from tlog.storage import DirectoryStorage
 
 if TYPE_CHECKING:
     from tlog.keys import Ed25519NoteSigner
     from tlog.policy import Policy
-    from tlog.trust import Trust
 
-CONFIG: Final = "config.toml"
-POLICY: Final = "policy.txt"
-TRUST: Final = "trust.toml"
-STORE: Final = "store.db"
-KEYS: Final = "keys"
-PUBLIC_LOG: Final = "log"
-PRIVATE_LOG: Final = "log-state"
-CHECKPOINT: Final = "checkpoint"
-LOG_KEY: Final = "log.key"
-COSE_KEYS: Final = {"issuer": "issuer.key", "receipt": "receipt.key", "manifest": "manifest.key"}
-INDEX_KEY: Final = "index.key"
+__all__ = [
+    "CHECKPOINT",
+    "CONFIG",
+    "COSE_KEYS",
+    "INDEX_KEY",
+    "KEYS",
+    "LOG_KEY",
+    "POLICY",
+    "PRIVATE_LOG",
+    "PUBLIC_LOG",
+    "STORE",
+    "TRUST",
+    "make_home",
+    "make_private_file",
+    "make_trust_of",
+    "own_policy",
+    "require_private",
+    "write_policy",
+    "write_trust",
+]
+
 # What an unfinished first use may have left; a folder with anything else in it is somebody else's.
 _OWN_NAMES: Final = frozenset({KEYS, POLICY, TRUST, PUBLIC_LOG, PRIVATE_LOG, ".locks", ".tmp"})
 
@@ -113,37 +139,24 @@ def make_private_file(path: Path) -> None:
         ) from None
 
 
-def own_policy(text: str, vkey: str) -> Policy:
-    """The policy in `text`, with the line of our own log before it if it names no log."""
+def own_policy(text: str, *vkeys: str) -> Policy:
+    """The policy in `text`, with the lines of our own logs before it if it names no log. The newest is first."""
     from tlog.policy import parse_policy
 
     policy = parse_policy(text)
     if not policy.logs:
-        return parse_policy(f"log {vkey}\n{text}")
-    if vkey not in {log.key.vkey for log in policy.logs}:
-        raise MalformedError("expected the policy to list the log of this home, or no log")
+        return parse_policy("".join(f"log {vkey}\n" for vkey in vkeys) + text)
+    if not {log.key.vkey for log in policy.logs}.issuperset(vkeys):
+        raise MalformedError("expected the policy to list every log of this home, or no log")
     return policy
 
 
 def write_policy(files: DirectoryStorage, folder: Path, config: Config, policy: Policy) -> None:
     """Returns once the policy, and the trust file that follows from it, are durable."""
     files.replace(POLICY, policy.text.encode("utf-8", "surrogateescape"))
+    write_trust(files, folder, config, policy)
+
+
+def write_trust(files: DirectoryStorage, folder: Path, config: Config, policy: Policy) -> None:
+    """Returns once the trust file is durable."""
     files.replace(TRUST, make_trust_of(folder, config, policy).text.encode("utf-8", "surrogateescape"))
-
-
-def make_trust_of(folder: Path, config: Config, policy: Policy) -> Trust:
-    """What a verifier who believes this home would write down: its keys and its policy."""
-    from tlog.trust import TrustedKey, make_trust
-
-    witnesses = {witness.name for witness in policy.witnesses}
-    keys = tuple(
-        TrustedKey(use, load_cose_key(folder / KEYS / name).key, config.created_at)
-        for use, name in COSE_KEYS.items()
-    )
-    return make_trust(
-        policy.text,
-        keys,
-        config.merge_delay_seconds,
-        config.max_checkpoint_age_seconds,
-        tuple(name for name in config.same_operator if name in witnesses),
-    )

@@ -33,15 +33,19 @@ def publish(home: Home, deadline_seconds: float) -> dict[str, Any]:
     """
     deadline = time.monotonic() + deadline_seconds
     store, log = home.parts().store, home.log()
+    home.announce_keys()
     with log.private.lock(_LOCK, deadline_seconds):
-        drain(store, log)
+        drain(store, log, home.first_position)
     published = log.publish(max(deadline - time.monotonic(), 0.001))
     return {"size": published.size, "root": encode_base64(published.root), "state": published.state}
 
 
-def drain(store: Store, log: Log) -> int:
-    """How many statements went from the outbox to the log: at least all that were there at the beginning."""
-    _require_same_log(store, log)
+def drain(store: Store, log: Log, first_position: int = 0) -> int:
+    """How many statements went from the outbox to the log: at least all that were there at the beginning.
+
+    The log's first entry has `first_position` in the store: there are logs before it.
+    """
+    _require_same_log(store, log, first_position)
     moved = 0
     while True:
         with store.read() as view:
@@ -50,7 +54,8 @@ def drain(store: Store, log: Log) -> int:
             return moved
         indexes = log.append([row.entry for row in rows])
         with store.write() as txn:
-            txn.set_entry_indexes([(row.seq, index) for row, index in zip(rows, indexes, strict=True)])
+            places = (first_position + index for index in indexes)
+            txn.set_entry_indexes([(row.seq, place) for row, place in zip(rows, places, strict=True)])
         moved += len(rows)
         if len(rows) < BATCH:
             return moved
@@ -64,17 +69,17 @@ def is_published(home: Home) -> bool:
     with home.parts().store.read() as view:
         if view.unlogged(1):
             return False
-        logged = view.last_logged_index() + 1
+        logged = view.last_logged_index() + 1 - home.first_position
     data = home.public_storage().read(CHECKPOINT)
-    return logged == 0 if data is None else parse_checkpoint(parse_note(data).text).size >= logged
+    return logged <= 0 if data is None else parse_checkpoint(parse_note(data).text).size >= logged
 
 
-def _require_same_log(store: Store, log: Log) -> None:
+def _require_same_log(store: Store, log: Log, first_position: int) -> None:
     """Returns if the log still has every entry that the store knows to be in it."""
     with store.read() as view:
         last = view.last_logged_index()
     size = log.head().size
-    if last >= size:
+    if last >= first_position + size:
         # An older copy of the log's folders beside a newer store: what comes next would fork the log.
         raise VerificationError(
             "the log is shorter than the store knows it; nothing is added to it",

@@ -30,7 +30,7 @@ CREATE TABLE events (
   UNIQUE (tenant, tenant_seq)
 );
 CREATE INDEX events_outbox ON events (seq) WHERE entry_index IS NULL;
-CREATE UNIQUE INDEX events_logged ON events (entry_index) WHERE entry_index IS NOT NULL;
+CREATE INDEX events_logged ON events (entry_index) WHERE entry_index IS NOT NULL;
 
 -- What the links say that statements did to statements, found by target. Content-free, a cache of the links.
 CREATE TABLE acts (

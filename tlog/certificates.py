@@ -29,8 +29,12 @@ from tlog.cose import (
     CoseSigner,
     decode_key,
     decode_sign1,
-    sign1,
-    verify_sign1,
+    encode_protected,
+    encode_sign1,
+    require_algorithm,
+    sig_structure,
+    sign_raw,
+    verify_signature,
 )
 from tlog.cose import TYP as TYP_LABEL
 from tlog.errors import MalformedError, VerificationError
@@ -159,10 +163,14 @@ def decode_key_list(payload: bytes) -> KeyList:
 
 def _decode_key(fields: cbor.Value) -> TrustedKey:
     if not isinstance(fields, dict) or not _KEY_FIELDS <= fields.keys() <= _KEY_FIELDS | _OPTIONAL:
-        raise MalformedError("key list: expected each key to have use, key and not_before, and no other fields")
+        raise MalformedError(
+            "key list: expected each key to have use, key and not_before, and no other fields"
+        )
     use, key = fields["use"], fields["key"]
     if use not in USES or not isinstance(use, str) or not isinstance(key, bytes):
-        raise MalformedError("key list: expected a use of issuer, receipt, manifest or report, and a COSE_Key")
+        raise MalformedError(
+            "key list: expected a use of issuer, receipt, manifest or report, and a COSE_Key"
+        )
     not_before = _number(fields["not_before"], "not_before")
     not_after = _number(fields["not_after"], "not_after") if "not_after" in fields else None
     if not_after is not None and not_after < not_before:
@@ -201,7 +209,10 @@ def sign_key_list(root: CoseSigner, key_list: KeyList) -> bytes:
     _require_ends(key_list)
     if any(key.kid == root.kid for key in key_list.keys):
         raise MalformedError("key list: expected the root to certify other keys than itself")
-    return sign1(root, {TYP_LABEL: TYP}, encode_key_list(key_list))
+    payload = encode_key_list(key_list)
+    protected = encode_protected({ALG: root.algorithm, KID: root.kid, TYP_LABEL: TYP})
+    # The direct path, like that of statements: every reader of a trust file takes it.
+    return encode_sign1(protected, {}, payload, sign_raw(root, sig_structure(protected, payload)))
 
 
 def peek_key_list(data: bytes) -> tuple[bytes, KeyList]:
@@ -220,7 +231,10 @@ def verify_key_list(data: bytes, root: CoseKey) -> KeyList:
     kid, key_list = peek_key_list(data)
     if kid != root.key_id:
         raise VerificationError("key list: is certified by another root", code="key_unknown", use="root")
-    verify_sign1(decode_sign1(data, max_bytes=MAX_KEY_LIST_BYTES), root)
+    message = decode_sign1(data, max_bytes=MAX_KEY_LIST_BYTES)
+    algorithm = require_algorithm(root, message.headers.get(ALG))
+    signed = sig_structure(message.protected, message.payload or b"")
+    verify_signature(root, algorithm, signed, message.signature)
     _require_ends(key_list)
     return key_list
 

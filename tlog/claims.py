@@ -16,6 +16,7 @@ from tlog import policy as policies
 from tlog import receipt as receipts
 from tlog import statement as statements
 from tlog.ascii import encode_base64
+from tlog.certificates import Logged
 from tlog.checkpoint import parse_checkpoint
 from tlog.errors import Error, VerificationError
 from tlog.note import parse_note
@@ -47,6 +48,20 @@ class Caller:
     describe_manifest: DescribeManifest | None = None
 
 
+@dataclass(frozen=True)
+class Seen:
+    """When a witness of the policy saw something signed, and the tree of a verified checkpoint it was found in.
+
+    Both None: nobody but the signer says when it was signed.
+    """
+
+    at: int | None = None
+    logged: Logged | None = None
+
+
+UNDATED = Seen()
+
+
 @dataclass
 class Findings:
     """What was found about one file so far; `holds` once what such a file is for is proved."""
@@ -73,16 +88,14 @@ class Findings:
         self.failed.append(Claim(code, error.message))
 
 
-def receipt_claims(
-    data: bytes, entry: bytes, caller: Caller, findings: Findings
-) -> VerifiedCheckpoint | None:
-    """The verified checkpoint beside a receipt for `entry`, if there is one; the findings say what it proves."""
+def receipt_claims(data: bytes, entry: bytes, caller: Caller, findings: Findings) -> Seen:
+    """When and where the entry of a receipt was seen; the findings say what the receipt proves."""
     parsed = receipts.parse_receipt(data)
     if parsed.kind != receipts.INCLUSION:
         raise VerificationError("receipt: expected an inclusion receipt", code="receipt_kind")
     leaf = merkle.leaf_hash(entry)
     roots = [merkle.inclusion_root(one.second, one.first, leaf, one.path) for one in parsed.proofs]
-    checkpoint = None
+    checkpoint, index = None, parsed.proofs[0].second
     if parsed.checkpoint is None:
         findings.leave(
             "receipt_without_checkpoint", "The receipt carries no checkpoint that witnesses signed."
@@ -91,11 +104,13 @@ def receipt_claims(
         checkpoint = checkpoint_claims(parsed.checkpoint, caller, findings)
         _require_same_tree(parsed, roots, parsed.checkpoint)
         if checkpoint is not None:
-            included(parsed.proofs[0].second, parsed.proofs[0].first, findings)
-    key = trusted_key("receipt", parsed.kid, witnessed_at(checkpoint), parsed.issuer, caller, findings)
+            included(index, parsed.proofs[0].first, findings)
+    # What a receipt key signs is a tree, so it is the size of the tree that says whether its time was over.
+    tree = UNDATED if checkpoint is None else seen(checkpoint, checkpoint.checkpoint.size)
+    key = trusted_key("receipt", parsed.kid, tree, parsed.issuer, caller, findings)
     if key is not None:
         _receipt_signature(receipts.verify_receipt(data, entry, key), caller, findings)
-    return checkpoint
+    return UNDATED if checkpoint is None else seen(checkpoint, index + 1)
 
 
 def _receipt_signature(verified: receipts.VerifiedReceipt, caller: Caller, findings: Findings) -> None:
@@ -138,6 +153,7 @@ def checkpoint_claims(data: bytes, caller: Caller, findings: Findings) -> Verifi
         return None
     verified = policies.verify_checkpoint(trust.policy, data)
     checkpoint = verified.checkpoint
+    trust.check_frozen(checkpoint)
     findings.prove(
         "log_signature",
         f"The log {checkpoint.origin} signed a tree of {checkpoint.size} entries"
@@ -175,21 +191,19 @@ def _limits(trust: Trust, verified: VerifiedCheckpoint, now: int, findings: Find
         findings.leave("checkpoint_stale", "The checkpoint is older than the trust file allows.")
 
 
-def statement_claims(entry: bytes, caller: Caller, at: int | None, findings: Findings) -> bool:
+def statement_claims(entry: bytes, caller: Caller, when: Seen, findings: Findings) -> bool:
     """Whether the statement's signature was proved; also tries the opening."""
     message = statements.parse_signed_statement(entry).message
-    signed = signature_claim("issuer", message, at, caller, findings)
+    signed = signature_claim("issuer", message, when, caller, findings)
     findings.leave("not_truth", "What was recorded is proved, not that it is true, nor that it still stands.")
     _open(message.payload or b"", caller, findings)
     return signed
 
 
-def signature_claim(
-    use: str, message: cose.Sign1, at: int | None, caller: Caller, findings: Findings
-) -> bool:
+def signature_claim(use: str, message: cose.Sign1, when: Seen, caller: Caller, findings: Findings) -> bool:
     """Whether a key of the caller's for this use signed the message, which carries its payload."""
     issuer, _, kid = statements.issuer_headers(message.headers)
-    key = trusted_key(use, kid, at, issuer, caller, findings)
+    key = trusted_key(use, kid, when, issuer, caller, findings)
     if key is None:
         return False
     assert message.payload is not None
@@ -220,24 +234,24 @@ def _open(commitment: bytes, caller: Caller, findings: Findings) -> None:
 
 
 def trusted_key(
-    use: str, kid: bytes, at: int | None, issuer: str, caller: Caller, findings: Findings
+    use: str, kid: bytes, when: Seen, issuer: str, caller: Caller, findings: Findings
 ) -> cose.CoseKey | None:
     """The caller's key for a signature; None, with the reason left, where the caller knows none for this use.
 
-    What no witness dates counts as signed now: a key whose time is over could have signed it since.
+    What no witness dates counts as signed now: a key whose time is over could have signed it since. What stands
+    in a tree that the log had before the key was ended counts all the same.
     """
     trust = caller.trust
-    if trust is None or not any(one.use == use for one in trust.keys):
+    if trust is None or not trust.has(use):
         findings.leave(f"{use}_key_unknown", f"No {use} key was given, so who signed as {use} is not proved.")
         return None
-    return trust.key(use, kid, caller.now if at is None else at, issuer)
+    return trust.key(use, kid, caller.now if when.at is None else when.at, issuer, when.logged)
 
 
-def witnessed_at(checkpoint: VerifiedCheckpoint | None) -> int | None:
-    """The earliest time at which a witness of the policy saw the checkpoint."""
-    if checkpoint is None:
-        return None
-    return min((cosignature.timestamp for cosignature in checkpoint.cosignatures), default=None)
+def seen(checkpoint: VerifiedCheckpoint, size: int) -> Seen:
+    """When a witness of the policy first saw what a verified checkpoint shows in the first `size` entries."""
+    times = (cosignature.timestamp for cosignature in checkpoint.cosignatures)
+    return Seen(min(times, default=None), Logged(checkpoint.checkpoint.origin, size))
 
 
 def size_and_root(checkpoint: bytes) -> tuple[int, bytes]:

@@ -8,8 +8,9 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
+from tlog.cli_serve import ServedHome, add_serve_command, run_serve
 from tlog.errors import MalformedError, UnavailableError
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def add_log_commands(subparsers: Any) -> None:
         one.add_argument("-o", "--output", metavar="FILE", help="write it there")
     commands.add_parser("fsck", help="derive the root again from every file of the log")
     commands.add_parser("status", help="what is committed and what is public")
+    add_serve_command(commands)
 
 
 def run_log(args: argparse.Namespace, home: LogHome) -> int:
@@ -69,6 +71,7 @@ def run_log(args: argparse.Namespace, home: LogHome) -> int:
         "trust": _trust,
         "fsck": _fsck,
         "status": _status,
+        "serve": _serve,
     }
     return commands[args.log_command](args, home)
 
@@ -148,6 +151,11 @@ def _status(args: argparse.Namespace, home: LogHome) -> int:
         "witnesses": [witness.name for witness in policy.witnesses],
     }
     return _answer(args, found, f"{found['origin']}: {head.size} entries, of which {size} are published\n")
+
+
+def _serve(args: argparse.Namespace, home: LogHome) -> int:
+    # Serving asks more of a home than the other commands do.
+    return run_serve(args, cast("ServedHome", home))
 
 
 def _head(head: Any) -> dict[str, Any]:

@@ -2,10 +2,17 @@
 
 The index is a cache. It says up to which size and root it goes, so that whoever opens it can tell whether it
 belongs to this log, and what it lacks is added from the log's entries; losing it costs that time and no more.
+
+Identities are hashes, so each one falls on another page of a search tree, and a batch would write as many pages
+as it has entries. New ones therefore go to a small tree first, and from there all at once, in order, to the one
+that grows with the log. Both are keyed by the first eight bytes; the whole identity is compared before an entry
+counts as found.
 """
 
 from __future__ import annotations
 
+import json
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,9 +26,28 @@ if TYPE_CHECKING:
     import apsw
 
 FILE: Final = "identities.sqlite"
+RECENT: Final = 32_768
 _SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS identity (hash BLOB PRIMARY KEY, entry_index INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS indexed (one INTEGER PRIMARY KEY CHECK (one = 1), size INTEGER, root BLOB);
+CREATE TABLE IF NOT EXISTS known (entry_index INTEGER PRIMARY KEY, identity BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS recent
+    (key INTEGER, entry_index INTEGER, PRIMARY KEY (key, entry_index)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS settled
+    (key INTEGER, entry_index INTEGER, PRIMARY KEY (key, entry_index)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS indexed
+    (one INTEGER PRIMARY KEY CHECK (one = 1), size INTEGER, root BLOB, settled INTEGER);
+"""
+# The keys in one parameter, whose number does not change the statement. The later entry of two comes first.
+_FIND: Final = """
+WITH asked (key) AS (SELECT value FROM json_each(?)),
+     candidate (entry_index) AS (
+         SELECT entry_index FROM settled WHERE key IN (SELECT key FROM asked)
+         UNION ALL
+         SELECT entry_index FROM recent WHERE key IN (SELECT key FROM asked))
+SELECT identity, entry_index FROM candidate CROSS JOIN known USING (entry_index) ORDER BY entry_index DESC
+"""
+_SETTLE: Final = """
+INSERT OR IGNORE INTO settled SELECT key, entry_index FROM recent ORDER BY key, entry_index;
+DELETE FROM recent;
 """
 
 
@@ -86,37 +112,43 @@ class FileIndex:
         import apsw
 
         try:
-            rows = list(self._database().execute("SELECT size, root FROM indexed"))
+            rows = list(self._database().execute("SELECT size, root, settled FROM indexed"))
         except (apsw.CorruptError, apsw.NotADBError, apsw.SQLError):
             self._throw_away()
             return EMPTY_HEAD
-        return Head(*rows[0]) if rows else EMPTY_HEAD
+        return Head(*rows[0][:2]) if rows else EMPTY_HEAD
 
     def find(self, identities: Sequence[bytes]) -> dict[bytes, int]:
         """The entry index of each identity that is known."""
-        found: dict[bytes, int] = {}
+        asked = json.dumps(sorted(_keys(identities)))
         with self._transaction() as database:
-            for identity in identities:
-                for (entry_index,) in database.execute(
-                    "SELECT entry_index FROM identity WHERE hash = ?", (identity,)
-                ):
-                    found[identity] = entry_index
-        return found
+            found = dict(database.execute(_FIND, (asked,)))
+        return {identity: found[identity] for identity in identities if identity in found}
 
     def add(self, identities: Sequence[bytes], head: Head) -> None:
         """Returns once the next entries are indexed, up to `head`."""
-        first = head.size - len(identities)
+        indexes = range(head.size - len(identities), head.size)
         with self._transaction() as database:
             database.executemany(
-                "INSERT OR IGNORE INTO identity VALUES (?, ?)",
-                ((identity, first + at) for at, identity in enumerate(identities)),
+                "INSERT OR REPLACE INTO known VALUES (?, ?)", zip(indexes, identities, strict=True)
             )
-            database.execute("INSERT OR REPLACE INTO indexed VALUES (1, ?, ?)", (head.size, head.root))
+            database.executemany(
+                "INSERT OR IGNORE INTO recent VALUES (?, ?)",
+                sorted(zip(_keys(identities), indexes, strict=True)),
+            )
+            settled = sum(size for (size,) in database.execute("SELECT settled FROM indexed"))
+            if head.size - settled >= RECENT:
+                database.execute(_SETTLE)
+                settled = head.size
+            row = (head.size, head.root, settled)
+            database.execute("INSERT OR REPLACE INTO indexed VALUES (1, ?, ?, ?)", row)
 
     def clear(self) -> None:
         """Returns once the index is empty."""
         with self._transaction() as database:
-            database.execute("DELETE FROM identity; DELETE FROM indexed")
+            database.execute(
+                "DELETE FROM known; DELETE FROM recent; DELETE FROM settled; DELETE FROM indexed"
+            )
 
     def close(self) -> None:
         """Closes the file."""
@@ -160,6 +192,10 @@ class FileIndex:
             raise UnavailableError(
                 f"log: the identity index cannot be used ({type(error).__name__})", code="storage_failed"
             ) from error
+
+
+def _keys(identities: Sequence[bytes]) -> tuple[int, ...]:
+    return struct.unpack(f">{len(identities)}q", b"".join(identity[:8] for identity in identities))
 
 
 def open_index(private: Storage) -> IdentityIndex:

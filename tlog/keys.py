@@ -22,6 +22,7 @@ from typing import Final
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, mldsa
 from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
     Encoding,
     NoEncryption,
     PrivateFormat,
@@ -185,12 +186,62 @@ def make_cose_key(path: str | os.PathLike[str], algorithm: int = EDDSA) -> Priva
     return _cose_signer(_create_or_read(Path(path), lambda: _new_cose_key(algorithm)), algorithm)
 
 
-def load_cose_key(path: str | os.PathLike[str], algorithm: int | None = None) -> PrivateKeySigner:
+def load_cose_key(
+    path: str | os.PathLike[str], algorithm: int | None = None, passphrase: bytes | None = None
+) -> PrivateKeySigner:
     """The signer of the PKCS #8 key in the file; without `algorithm` -8, -7 or -48 by its type."""
-    return _cose_signer(_read_existing(Path(path)), algorithm)
+    return _cose_signer(_read_existing(Path(path)), algorithm, passphrase)
 
 
-def _new_cose_key(algorithm: int) -> bytes:
+def follow_cose_key(path: str | os.PathLike[str]) -> Callable[[], PrivateKeySigner]:
+    """What gives the signer of the key in the file, loaded anew whenever another file took its place."""
+    loaded: list[tuple[tuple[int, int], PrivateKeySigner]] = []
+
+    def current() -> PrivateKeySigner:
+        status = os.stat(path, follow_symlinks=False)
+        stamp = status.st_ino, status.st_ctime_ns
+        if not loaded or loaded[0][0] != stamp:
+            loaded[:] = [(stamp, load_cose_key(path))]
+        return loaded[0][1]
+
+    return current
+
+
+def replace_key(new: str | os.PathLike[str], old: str | os.PathLike[str]) -> None:
+    """Returns once the key file `new` stands, durably, in the place of `old`, whose key is gone from the folder."""
+    os.replace(new, old)
+    _flush_folder(Path(old).parent)
+
+
+def remove_key(path: str | os.PathLike[str]) -> None:
+    """Returns once there is no such key file."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+        _flush_folder(Path(path).parent)
+
+
+def make_root_key(
+    path: str | os.PathLike[str], algorithm: int = EDDSA, passphrase: bytes | None = None
+) -> PrivateKeySigner:
+    """The signer of a new PKCS #8 key in the file, encrypted if there is a passphrase.
+
+    RefusedError if the file exists: whoever asks for a new root does not mean an old one.
+    """
+    if passphrase == b"":
+        raise MalformedError("key file: expected a passphrase that is not empty, or none")
+    target = Path(path)
+    made = _new_cose_key(algorithm, passphrase)
+    _make_folder(target.parent)
+    if os.path.lexists(target):
+        raise RefusedError("key file: there is one already", code="key_exists")
+    _create(target, made)
+    signer = load_cose_key(target, algorithm, passphrase)
+    if signer.kid != _cose_signer(made, algorithm, passphrase).kid:
+        raise RefusedError("key file: another process made one at the same time", code="key_exists")
+    return signer
+
+
+def _new_cose_key(algorithm: int, passphrase: bytes | None = None) -> bytes:
     key: PrivateKey
     if algorithm in (EDDSA, ED25519):
         key = ed25519.Ed25519PrivateKey.generate()
@@ -200,14 +251,16 @@ def _new_cose_key(algorithm: int) -> bytes:
         key = mldsa.MLDSA44PrivateKey.generate()
     else:
         raise MalformedError("COSE key: expected an algorithm of -7, -8, -9, -19 or -48")
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    encryption = NoEncryption() if passphrase is None else BestAvailableEncryption(passphrase)
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
 
 
-def _cose_signer(data: bytes, algorithm: int | None) -> PrivateKeySigner:
+def _cose_signer(data: bytes, algorithm: int | None, passphrase: bytes | None = None) -> PrivateKeySigner:
+    kind = "a PKCS #8 key in PEM, unencrypted or with its passphrase"
     try:
-        key = load_pem_private_key(data, password=None)
+        key = load_pem_private_key(data, password=passphrase)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise MalformedError("key file: expected an unencrypted PKCS #8 key in PEM") from None
+        raise MalformedError(f"key file: expected {kind}", code="key_file") from None
     return make_signer(key, algorithm)
 
 

@@ -77,7 +77,7 @@ def serve(
     limits: Limits,
     announce: Callable[[str], None] = _announce_nothing,
     problems: ProblemFormat = json_problem,
-    beside: Sequence[uvicorn.Server] = (),
+    beside: Sequence[Server] = (),
 ) -> None:
     """Answer requests until SIGTERM or SIGINT, finish those under way, then return.
 
@@ -102,7 +102,7 @@ def serve(
 
 
 @contextmanager
-def _running(servers: Sequence[uvicorn.Server]) -> Iterator[None]:
+def _running(servers: Sequence[Server]) -> Iterator[None]:
     threads = [threading.Thread(target=server.run, daemon=True, name="muniment-beside") for server in servers]
     for thread in threads:
         thread.start()
@@ -122,7 +122,7 @@ def make_server(
     limits: Limits,
     announce: Callable[[str], None] = _announce_nothing,
     problems: ProblemFormat = json_problem,
-) -> uvicorn.Server:
+) -> Server:
     """A server bound to its address: `run()` blocks until `should_exit` is set."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -148,7 +148,7 @@ def make_server(
         timeout_graceful_shutdown=limits.stop_seconds,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
-    server = _Server(config, listener, lambda: announce(url))
+    server = Server(config, listener, url, announce)
     limited.connections = server.server_state.connections
     return server
 
@@ -200,11 +200,14 @@ def _headers(media_type: str, body: bytes) -> list[tuple[bytes, bytes]]:
     ]
 
 
-class _Server(uvicorn.Server):
-    """uvicorn on a socket that was bound beforehand, saying when it accepts."""
+class Server(uvicorn.Server):
+    """uvicorn on a socket that was bound beforehand, saying when it accepts; `url` is its address."""
 
-    def __init__(self, config: uvicorn.Config, listener: socket.socket, announce: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, listener: socket.socket, url: str, announce: Callable[[str], None]
+    ) -> None:
         super().__init__(config)
+        self.url = url
         self._listener = listener
         self._announce = announce
 
@@ -214,7 +217,7 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._announce()
+        self._announce(self.url)
 
 
 class _Protocol(H11Protocol):

@@ -17,14 +17,15 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from tlog import dedup, merkle, staging
 from tlog import policy as policies
 from tlog.checkpoint import Checkpoint, format_checkpoint
 from tlog.cosignature import verify_cosignature
-from tlog.errors import MalformedError, UnavailableError, VerificationError
+from tlog.errors import MalformedError, RefusedError, UnavailableError, VerificationError
+from tlog.log_settings import CosignFunction, LogSettings, Published
+from tlog.mirror import Mirrored
 from tlog.note import (
     Note,
     NoteSigner,
@@ -35,57 +36,18 @@ from tlog.note import (
     sign_note,
 )
 from tlog.staging import Head, State
-from tlog.statement import entry_identity
 from tlog.storage import LOCK_TIMEOUT_SECONDS, Storage
 from tlog.tile import MAX_ENTRY_BYTES, WIDTH, tiles_for_growth
 
+__all__ = ["MAX_BATCH", "CosignFunction", "Head", "Log", "LogSettings", "Published", "open_log"]
+
 CHECKPOINT: Final = "checkpoint"
 SIGNED: Final = "signed"
+FROZEN: Final = "frozen"
 MAX_BATCH: Final = 4096
 # How much may wait between head and tiles before an append writes tiles itself.
 STAGED_ENTRIES: Final = 4096
 STAGED_SEGMENTS: Final = 256
-
-CosignFunction = Callable[[bytes, Callable[[int], tuple[bytes, ...]], int, float], tuple[SignatureLine, ...]]
-"""(note, prove(old_size) -> consistency proof, previous_size, deadline_seconds) -> cosignature lines."""
-
-
-def _no_heads() -> Sequence[Head]:
-    return ()
-
-
-def _no_failure(_: str) -> None:
-    return None
-
-
-@dataclass(frozen=True)
-class LogSettings:
-    """What a log is and who signs for it.
-
-    `known_heads` are asked once, before the first signature after opening: heads of this log that witnesses
-    and mirrors hold. `identify` says by what an entry is known to be in the log already. `failpoint` is
-    called with the name of each step done, for tests that stop there.
-    """
-
-    origin: str
-    note_signers: tuple[NoteSigner, ...]
-    cosign: CosignFunction | None = None
-    policy: policies.Policy | None = None
-    clock: Callable[[], int] = lambda: int(time.time())
-    known_heads: Callable[[], Sequence[Head]] = _no_heads
-    identify: Callable[[bytes], bytes] = entry_identity
-    failpoint: Callable[[str], None] = _no_failure
-
-
-@dataclass(frozen=True)
-class Published:
-    """What was made public: `witnessed` if the policy asks for a quorum, which then has cosigned."""
-
-    note: bytes
-    size: int
-    root: bytes
-    state: Literal["logged", "witnessed"]
-    published_at: int = field(default=0)
 
 
 def open_log(
@@ -185,6 +147,7 @@ class Log:
         for at in range(0, len(entries), MAX_BATCH):
             end = at + MAX_BATCH
             with self._appending() as state:
+                self._require_not_frozen()
                 indexes += self._append_new(state, entries[at:end], identities[at:end])
         return tuple(indexes)
 
@@ -220,8 +183,8 @@ class Log:
         """The index of each entry that the log has, looked up and then compared with the entry itself."""
         self._complete_index(state)
         found = self._index.find(identities)
-        for identity, index in found.items():
-            if self.settings.identify(state.read_entries(index, index + 1)[0]) != identity:
+        for identity, entry in zip(found, state.read_each(found.values()), strict=True):
+            if self.settings.identify(entry) != identity:
                 self._index.clear()
                 return self._find(state, identities)
         return found
@@ -267,9 +230,13 @@ class Log:
         deadline = time.monotonic() + deadline_seconds
         with self.private.lock("publish", min(deadline_seconds, LOCK_TIMEOUT_SECONDS)):
             with self._appending() as state:
+                self._require_not_frozen()
                 state = self._integrate(state, state.head.size)
-            previous = self._published()
-            self._require_extends_all(state, previous)
+            previous, mirrored = self._published(), self._mirrored()
+            self._require_extends_all(state, previous, mirrored)
+            if mirrored is not None:
+                mirrored.copy_tiles(self.public, state.head.size)
+                self.settings.failpoint("mirrored")
             self.private.replace(SIGNED, staging.format_head(self.settings.origin, state.head))
             text = format_checkpoint(Checkpoint(self.settings.origin, state.head.size, state.head.root))
             note = sign_note(text, self.settings.note_signers)
@@ -277,10 +244,37 @@ class Log:
             note = self._cosigned(note, state, previous.size, deadline)
             published = self._judged(note, state.head)
             self.settings.failpoint("cosigned")
+            if mirrored is not None:
+                mirrored.replace_checkpoint(published.note)
+                self.settings.failpoint("announced to the mirror")
             self.public.replace(CHECKPOINT, published.note)
             self.settings.failpoint("published")
             self._prune(previous.size, state.head.size)
         return published
+
+    def freeze(self) -> Head:
+        """The last head of this log: nothing is appended to it or signed of it from now on, by anybody.
+
+        Raises RefusedError with code `unpublished` unless its public checkpoint covers all that is committed.
+        """
+        with self.private.lock("publish"), self._appending() as state:
+            if self.frozen() is None:
+                if self._published() != state.head:
+                    raise RefusedError(
+                        "log: expected everything in it to be published before it is frozen",
+                        code="unpublished",
+                    )
+                self.private.create(FROZEN, staging.format_head(self.settings.origin, state.head))
+        return state.head
+
+    def frozen(self) -> Head | None:
+        """The head that the log was frozen at, None while it may grow."""
+        data = self.private.read(FROZEN)
+        return None if data is None else staging.parse_head(data, self.settings.origin)
+
+    def _require_not_frozen(self) -> None:
+        if self.frozen() is not None:
+            raise RefusedError("log: is frozen; another log has taken its place", code="frozen")
 
     def _published(self) -> Head:
         """The head of the public checkpoint; the empty one before the first publication."""
@@ -295,9 +289,13 @@ class Log:
         """The head that was signed last; the empty one before the first signature."""
         return staging.parse_head(self.private.read(SIGNED), self.settings.origin)
 
-    def _require_extends_all(self, state: State, published: Head) -> None:
+    def _mirrored(self) -> Mirrored | None:
+        """What the mirror holds, asked each time: another copy of this log may have written to it since."""
+        return None if self.settings.mirror is None else self.settings.mirror.seen()
+
+    def _require_extends_all(self, state: State, published: Head, mirrored: Mirrored | None) -> None:
         """Returns if the state extends every head that was signed, published or seen elsewhere."""
-        heads = [self._signed(), published]
+        heads = [self._signed(), published] + ([] if mirrored is None else [mirrored.head])
         if not self._asked_known_heads:
             heads += self.settings.known_heads()
         for head in heads:

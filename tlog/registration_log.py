@@ -95,9 +95,10 @@ def open_document(data: bytes | None, digest: bytes) -> Registration:
 
 @dataclass(frozen=True)
 class Decision:
-    """What becomes of one entry: it is a `policy`, `admitted` or `refused` (why: `code`) by the policy at
+    """What becomes of one entry.
 
-    `policy_index`, or it came `before_policy`, when the log took nothing from others.
+    It is a `policy`, it is `admitted` or `refused` (why: `code`) by the policy at `policy_index`, or it came
+    `before_policy`, when the log took nothing from others.
     """
 
     index: int

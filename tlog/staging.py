@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -94,7 +94,10 @@ def parse_head(data: bytes | None, origin: str) -> Head:
 
 @dataclass(frozen=True)
 class State:
-    """A committed tree: tiles up to `integrated`, the entries after it in memory. Never changes."""
+    """A committed tree: tiles up to `integrated`, the entries after it in memory. Never changes.
+
+    `read_stored` reads the hashes of the tree of the integrated size and keeps the tiles that it read last.
+    """
 
     head: Head
     head_file: bytes | None
@@ -105,6 +108,7 @@ class State:
     leaves: tuple[bytes, ...]
     frontier: Frontier
     read_public: PathReader
+    read_stored: HashReader
 
     def extended(self, entries: Sequence[bytes], origin: str) -> tuple[Segment, State]:
         """The segment that appends `entries`, and the state once its head is committed."""
@@ -131,6 +135,7 @@ class State:
             segments=tuple(segment for segment in self.segments if segment.new.size > size),
             entries=self.entries[dropped:],
             leaves=self.leaves[dropped:],
+            read_stored=_stored_reader(size, self.read_public),
         )
 
     def read_hashes(self, nodes: Sequence[Node]) -> Sequence[bytes]:
@@ -138,7 +143,7 @@ class State:
         in_tiles: list[Node] = []
         for node in nodes:
             self._collect(node, in_tiles)
-        hashes = dict(zip(in_tiles, self._tile_hashes(in_tiles), strict=True)) if in_tiles else {}
+        hashes = dict(zip(in_tiles, self.read_stored(in_tiles), strict=True)) if in_tiles else {}
         return [self._hash(node, hashes) for node in nodes]
 
     def read_entries(self, start: int, end: int) -> list[bytes]:
@@ -155,6 +160,15 @@ class State:
         entries += self.entries[max(at - self.integrated, 0) : max(end - self.integrated, 0)]
         return entries
 
+    def read_each(self, indexes: Iterable[int]) -> Iterator[bytes]:
+        """The entry at each index; those in one bundle, if they are in order, at the cost of reading it once."""
+        first, bundle = 0, list[bytes]()
+        for index in indexes:
+            if not first <= index < first + len(bundle):
+                first = index - index % WIDTH
+                bundle = self.read_entries(first, min(first + WIDTH, self.head.size))
+            yield bundle[index - first]
+
     def tiles(self, size: int) -> Iterator[tuple[str, bytes]]:
         """Path and contents of each tile and bundle to write when this is integrated up to `size`."""
         for index in range(self.integrated // WIDTH, -(-size // WIDTH)):
@@ -164,10 +178,6 @@ class State:
         leaves = self.leaves[: size - self.integrated]
         for tile, data in grow(self.integrated, leaves, lambda tile: fetch_tile(self.read_public, tile)):
             yield tile.path, data
-
-    def _tile_hashes(self, nodes: Sequence[Node]) -> Sequence[bytes]:
-        read: HashReader = hash_reader(self.integrated, lambda tile: fetch_tile(self.read_public, tile))
-        return read(nodes)
 
     def _collect(self, node: Node, in_tiles: list[Node]) -> None:
         level, index = node
@@ -207,16 +217,29 @@ def load_state(public: Storage, private: Storage, origin: str) -> tuple[State, t
     for segment in chain:
         entries += _read_segment(private, segment)[max(integrated - segment.old.size, 0) :]
     leaves = tuple(map(leaf_hash, entries))
-    stored = hash_reader(integrated, lambda tile: fetch_tile(public.read, tile))
+    stored = _stored_reader(integrated, public.read)
     frontier = Frontier.from_reader(integrated, stored).extend(leaves)
     if (frontier.size, frontier.root()) != (head.size, head.root):
         raise VerificationError(
             "log state: tiles and staged entries do not lead to the head", code="log_state"
         )
     state = State(
-        head, head_file, integrated, integrated_file, chain, tuple(entries), leaves, frontier, public.read
+        head=head,
+        head_file=head_file,
+        integrated=integrated,
+        integrated_file=integrated_file,
+        segments=chain,
+        entries=tuple(entries),
+        leaves=leaves,
+        frontier=frontier,
+        read_public=public.read,
+        read_stored=stored,
     )
     return state, rest
+
+
+def _stored_reader(integrated: int, read_public: PathReader) -> HashReader:
+    return hash_reader(integrated, lambda tile: fetch_tile(read_public, tile))
 
 
 def _chain(names: Sequence[str], head: Head, integrated: int) -> tuple[tuple[Segment, ...], tuple[str, ...]]:

@@ -89,38 +89,45 @@ class _Header:
     kid: bytes
     issuer: str
     subject: str
+    signed_prefix: bytes
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What stands in front of the commitment: in an entry, and in what its signature is over."""
+
+    entry_prefix: bytes
+    signed_prefix: bytes
 
 
 def sign_statement(signer: CoseSigner, issuer: str, subject: str, payload_hash: bytes) -> bytes:
     """The entry in which `signer` states the commitment `payload_hash`."""
     if len(payload_hash) != HASH_BYTES:
         raise MalformedError(f"statement: expected a commitment of {HASH_BYTES} bytes")
-    protected = _encode_header(_Header(signer.algorithm, signer.kid, issuer, subject))
-    signature = sign_raw(signer, sig_structure(protected, payload_hash))
-    return b"".join(
-        (
-            b"\xd2\x84",
-            cbor.byte_string(protected),
-            b"\xa0\x58\x20",
-            payload_hash,
-            cbor.byte_string(signature),
-        )
-    )
+    shape = _shape(signer.algorithm, signer.kid, issuer, subject)
+    signature = sign_raw(signer, shape.signed_prefix + payload_hash)
+    return b"".join((shape.entry_prefix, payload_hash, cbor.byte_string(signature)))
 
 
 @lru_cache(maxsize=64)
-def _encode_header(header: _Header) -> bytes:
-    require_name(header.issuer)
-    require_name(header.subject)
-    return cbor.encode(
+def _shape(algorithm: int, kid: bytes, issuer: str, subject: str) -> _Shape:
+    """What all statements under one header begin with; a store's share it, so it is made once."""
+    protected = cbor.encode(
         {
-            ALG: header.algorithm,
-            KID: header.kid,
-            CWT_CLAIMS: {CWT_ISS: header.issuer, CWT_SUB: header.subject},
+            ALG: algorithm,
+            KID: kid,
+            CWT_CLAIMS: {CWT_ISS: require_name(issuer), CWT_SUB: require_name(subject)},
             TYP_LABEL: TYP,
             PAYLOAD_HASH_ALG: SHA_256,
         }
     )
+    entry_prefix = b"".join((b"\xd2\x84", cbor.byte_string(protected), b"\xa0\x58\x20"))
+    return _Shape(entry_prefix, _signed_prefix(protected))
+
+
+def _signed_prefix(protected: bytes) -> bytes:
+    """The bytes that are signed, without the commitment that they end with (RFC 9052, 4.4)."""
+    return sig_structure(protected, bytes(HASH_BYTES))[:-HASH_BYTES]
 
 
 def require_name(name: object) -> str:
@@ -143,7 +150,7 @@ def verify_statement(entry: bytes, key: CoseKey) -> Statement:
     header = _decode_header(protected)
     require_kid(header.kid, key)
     algorithm = require_algorithm(key, header.algorithm)
-    verify_signature(key, algorithm, sig_structure(protected, payload_hash), signature)
+    verify_signature(key, algorithm, header.signed_prefix + payload_hash, signature)
     return Statement(header.issuer, header.subject, header.kid, algorithm, payload_hash, entry)
 
 
@@ -197,7 +204,8 @@ def _decode_header(protected: bytes) -> _Header:
     kid, algorithm = headers[KID], headers[ALG]
     if not isinstance(kid, bytes) or not kid or type(algorithm) is not int:
         raise MalformedError("statement: expected kid as a byte string and alg as an integer")
-    return _Header(algorithm, kid, require_name(claims[CWT_ISS]), require_name(claims[CWT_SUB]))
+    issuer, subject = require_name(claims[CWT_ISS]), require_name(claims[CWT_SUB])
+    return _Header(algorithm, kid, issuer, subject, _signed_prefix(protected))
 
 
 def parse_signed_statement(data: bytes) -> SignedStatement:
@@ -263,7 +271,12 @@ def entry_of(signed_statement: bytes) -> bytes:
 
 def identity(issuer: str, payload_hash: bytes) -> bytes:
     """The 32 bytes that a statement of ours is known by: SHA-256 over dCBOR([issuer, C])."""
-    return hashlib.sha256(cbor.encode([issuer, payload_hash])).digest()
+    return hashlib.sha256(_identity_prefix(issuer) + cbor.byte_string(payload_hash)).digest()
+
+
+@lru_cache(maxsize=64)
+def _identity_prefix(issuer: str) -> bytes:
+    return cbor.head(4, 2) + cbor.encode(issuer)
 
 
 def entry_identity(entry: bytes) -> bytes:
@@ -273,8 +286,9 @@ def entry_identity(entry: bytes) -> bytes:
     so that two statements which differ in any header stay two; only a second signature changes nothing.
     """
     try:
-        statement = parse_statement(entry)
+        protected, payload_hash, _ = _split(entry)
+        issuer = _decode_header(protected).issuer
     except MalformedError:
         message = parse_signed_statement(entry).message
         return hashlib.sha256(cbor.encode([message.protected, message.payload])).digest()
-    return identity(statement.issuer, statement.payload_hash)
+    return identity(issuer, payload_hash)

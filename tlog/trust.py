@@ -29,19 +29,19 @@ A TOML file of the caller's:
     size = 12
     root = "<base64>"
 
-A key that is neither in it nor certified by a root in it proves nothing, an unknown field is an error (a misspelt bound would otherwise be no
-bound at all), and with a policy alone nothing is known about what COSE keys signed.
+A key that is neither in it nor certified by a root in it proves nothing, an unknown field is an error (a misspelt
+bound would otherwise be no bound at all), and with a policy alone nothing is known about what COSE keys signed.
 """
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
-from tlog.ascii import MAX_SIZE, decode_base64, decode_hash, encode_base64
+from tlog.ascii import MAX_SIZE, decode_base64, decode_hash
 from tlog.certificates import (
     MAX_KEYS,
     USES,
@@ -57,6 +57,7 @@ from tlog.checkpoint import Checkpoint
 from tlog.cose_keys import CoseKey, decode_key
 from tlog.errors import Error, MalformedError, VerificationError
 from tlog.policy import Policy, parse_policy
+from tlog.trust_text import VERSION, format_trust
 
 __all__ = [
     "DEFAULT_MERGE_DELAY_SECONDS",
@@ -75,10 +76,10 @@ __all__ = [
     "trust_from_policy",
 ]
 
-VERSION: Final = 1
 DEFAULT_MERGE_DELAY_SECONDS: Final = 86400
-MAX_TRUST_BYTES: Final = 4 << 20
+MAX_TRUST_BYTES: Final = 1 << 20
 _MAX_ISSUER_CHARACTERS: Final = 8192
+_MAX_TABLES: Final = 64
 _FIELDS: Final = frozenset(
     (
         "version",
@@ -108,7 +109,10 @@ class TrustedRoot:
 
 @dataclass(frozen=True)
 class Trust:
-    """A trust file as `parse_trust` and `make_trust` return it."""
+    """A trust file as `parse_trust` and `make_trust` return it.
+
+    `keys` are those that the caller wrote down, `key_lists` what the roots certified besides.
+    """
 
     policy: Policy
     keys: tuple[TrustedKey, ...] = ()
@@ -116,31 +120,90 @@ class Trust:
     max_checkpoint_age_seconds: int | None = None
     same_operator: tuple[str, ...] = ()
     text: str = field(default="", compare=False)
+    roots: tuple[TrustedRoot, ...] = ()
+    key_lists: tuple[bytes, ...] = ()
+    frozen: tuple[Checkpoint, ...] = ()
 
-    def key(self, use: str, kid: bytes, at: int | None = None, issuer: str | None = None) -> CoseKey:
+    def key(
+        self,
+        use: str,
+        kid: bytes,
+        at: int | None = None,
+        issuer: str | None = None,
+        logged: Logged | None = None,
+    ) -> CoseKey:
         """The key that `kid` names for this use, at this time in seconds, for this issuer.
 
         Raises VerificationError with code `key_unknown`, or `key_not_valid` where the key is known, but not
-        for that time. Without `at` its validity remains to be checked.
+        for that time, nor for a tree as large as `logged`. Without `at` its validity remains to be checked.
         """
         if use not in USES:
             raise MalformedError("trust: expected a use of issuer, receipt, manifest or report")
-        found = [one for one in self.keys if one.use == use and one.kid == kid]
+        found = [one for one in self._all_keys if one.use == use and one.kid == kid]
         if issuer is not None:
             found = [one for one in found if one.issuer in (None, issuer)]
         if not found:
             raise VerificationError(f"trust: no {use} key with this kid", code="key_unknown", use=use)
         if at is not None:
-            found = [one for one in found if _covers(one, at)]
+            found = [one for one in found if one.counts(at, logged)]
         if not found:
             raise VerificationError(
                 f"trust: the {use} key is not valid at that time", code="key_not_valid", use=use
             )
         return found[0].key
 
+    def has(self, use: str) -> bool:
+        """Whether any key is trusted for this use."""
+        return any(one.use == use for one in self._all_keys)
 
-def _covers(key: TrustedKey, at: int) -> bool:
-    return key.not_before <= at and (key.not_after is None or at <= key.not_after)
+    @cached_property
+    def _all_keys(self) -> tuple[TrustedKey, ...]:
+        certified = (key for data in self.key_lists for key in self._certified(data).keys)
+        return (*self.keys, *certified)
+
+    def _certified(self, data: bytes) -> KeyList:
+        """The keys of a list that a root of this trust may certify, and did."""
+        kid, said = peek_key_list(data)
+        root = next((one for one in self.roots if one.key.key_id == kid), None)
+        if root is None or root.store not in (None, said.store):
+            raise VerificationError("key list: no root of the trust file certifies it", code="key_unknown")
+        key_list = verify_key_list(data, root.key)
+        if key_list.number < root.number:
+            raise VerificationError(
+                "key list: is older than the trust file asks for", code="rolled_back", number=key_list.number
+            )
+        for key in key_list.keys:
+            # Or else a root could speak for stores that it was not trusted with.
+            if key.use != "receipt" and root.store is not None and key.issuer != root.store:
+                raise VerificationError("key list: certifies a key for another issuer", code="key_list")
+        return key_list
+
+    def with_key_list(self, data: bytes) -> Trust:
+        """This trust, with the newer key list that came with the evidence believed.
+
+        Raises VerificationError with code `key_unknown` unless a root of this trust certified it,
+        `rolled_back` if it is older than what is known, and `key_list` if it does not continue that.
+        """
+        new = self._certified(data)
+        kid, _ = peek_key_list(data)
+        kept = []
+        for known in self.key_lists:
+            if (peek_key_list(known)[0], self._certified(known).store) != (kid, new.store):
+                kept.append(known)
+                continue
+            require_extends(new, self._certified(known))
+        return checked(replace(self, key_lists=(*kept, data)))
+
+    def check_frozen(self, checkpoint: Checkpoint) -> None:
+        """Returns unless the checkpoint is of a log that ended, and goes beyond its end or contradicts it."""
+        for end in self.frozen:
+            beyond = checkpoint.size > end.size or (
+                checkpoint.size == end.size and checkpoint.root != end.root
+            )
+            if checkpoint.origin == end.origin and beyond:
+                raise VerificationError(
+                    "checkpoint: the log was frozen at another head than this", code="frozen", size=end.size
+                )
 
 
 def make_trust(
@@ -151,14 +214,18 @@ def make_trust(
     same_operator: tuple[str, ...] = (),
 ) -> Trust:
     """The trust of these parts, once every rule of the format holds."""
-    policy = parse_policy(policy_text)
+    return checked(
+        Trust(parse_policy(policy_text), keys, merge_delay_seconds, max_checkpoint_age_seconds, same_operator)
+    )
+
+
+def checked(trust: Trust) -> Trust:
+    """The same trust with its text, once every rule of the format holds."""
     try:
-        policy_text.encode("utf-8")
+        trust.policy.text.encode("utf-8")
     except UnicodeEncodeError:
         raise MalformedError("trust: expected a policy in UTF-8") from None
-    return parse_trust(
-        format_trust(Trust(policy, keys, merge_delay_seconds, max_checkpoint_age_seconds, same_operator))
-    )
+    return parse_trust(format_trust(trust))
 
 
 def trust_from_policy(policy_text: str) -> Trust:
@@ -179,63 +246,36 @@ def parse_trust(text: str) -> Trust:
     if _integer(fields, "version") != VERSION:
         raise MalformedError(f"trust: expected version {VERSION}")
     policy = parse_policy(_text(fields, "policy"))
-    keys = fields.get("key", [])
-    if not isinstance(keys, list) or len(keys) > MAX_KEYS:
-        raise MalformedError(f"trust: expected at most {MAX_KEYS} tables [[key]]")
-    return Trust(
+    trust = Trust(
         policy,
-        _distinct(tuple(_parse_key(key) for key in keys)),
+        _distinct(tuple(_parse_key(key) for key in _tables(fields, "key", MAX_KEYS))),
         _integer({"merge_delay_seconds": DEFAULT_MERGE_DELAY_SECONDS, **fields}, "merge_delay_seconds"),
         _optional_integer(fields, "max_checkpoint_age_seconds"),
         _parse_same_operator(fields.get("same_operator", []), policy),
         text,
+        tuple(_parse_root(root) for root in _tables(fields, "root", _MAX_TABLES)),
+        tuple(_parse_key_list(one) for one in _tables(fields, "key_list", _MAX_TABLES)),
+        tuple(_parse_frozen(one) for one in _tables(fields, "frozen", _MAX_TABLES)),
     )
+    _require_certified(trust)
+    return trust
 
 
-def format_trust(trust: Trust) -> str:
-    """The text of a trust, which `parse_trust` reads back to an equal one."""
-    lines = [
-        f"version = {VERSION}",
-        f"policy = {_quote(trust.policy.text)}",
-        f"merge_delay_seconds = {trust.merge_delay_seconds}",
-    ]
-    if trust.max_checkpoint_age_seconds is not None:
-        lines.append(f"max_checkpoint_age_seconds = {trust.max_checkpoint_age_seconds}")
-    if trust.same_operator:
-        lines.append(f"same_operator = [{', '.join(_quote(name) for name in trust.same_operator)}]")
-    for key in trust.keys:
-        lines += ["", "[[key]]", *_format_key(key)]
-    return "\n".join(lines) + "\n"
+def _require_certified(trust: Trust) -> None:
+    """Returns if each root stands once, and each list is certified by one of them and is the only one of its store."""
+    if len({root.key.key_id for root in trust.roots}) != len(trust.roots):
+        raise MalformedError("trust: expected each root once")
+    lists = set()
+    for data in trust.key_lists:
+        try:
+            lists.add((peek_key_list(data)[0], trust._certified(data).store))
+        except Error as error:
+            raise MalformedError(f"trust: {error.message}") from None
+    if len(lists) != len(trust.key_lists):
+        raise MalformedError("trust: expected one key list of each root and store")
 
 
-def _format_key(key: TrustedKey) -> list[str]:
-    lines = [
-        f"use = {_quote(key.use)}",
-        f'cose_key = "{encode_base64(key.key.encode())}"',
-        f"not_before = {key.not_before}",
-    ]
-    if key.not_after is not None:
-        lines.append(f"not_after = {key.not_after}")
-    if key.issuer is not None:
-        lines.append(f"issuer = {_quote(key.issuer)}")
-    return lines
-
-
-def _quote(text: str) -> str:
-    """`text` as a TOML string; one of several lines keeps them, so that people can read a policy."""
-    if "\n" not in text:
-        return _escape(text)
-    return '"""\n' + "\n".join(_escape(line)[1:-1] for line in text.split("\n")) + '"""'
-
-
-def _escape(text: str) -> str:
-    # JSON escapes what TOML wants escaped, save DEL.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
-
-
-def _parse_key(fields: object) -> TrustedKey:
-    if not isinstance(fields, dict):
-        raise MalformedError("trust: expected tables [[key]]")
+def _parse_key(fields: Mapping[str, object]) -> TrustedKey:
     _require_fields(fields, _KEY_FIELDS, "trust key")
     use = _text(fields, "use")
     if use not in USES:
@@ -247,8 +287,41 @@ def _parse_key(fields: object) -> TrustedKey:
     issuer = _text(fields, "issuer") if "issuer" in fields else None
     if issuer is not None and not 1 <= len(issuer) <= _MAX_ISSUER_CHARACTERS:
         raise MalformedError(f"trust key: expected an issuer of 1 to {_MAX_ISSUER_CHARACTERS} characters")
-    key = decode_key(decode_base64(_text(fields, "cose_key"), "trust key: cose_key"))
-    return TrustedKey(use, key, not_before, not_after, issuer)
+    until = read_until(fields["until"]) if "until" in fields else ()
+    if until and not_after is None:
+        raise MalformedError("trust key: expected until only where a key has ended")
+    return TrustedKey(use, _parse_cose_key(fields), not_before, not_after, issuer, until)
+
+
+def _parse_cose_key(fields: Mapping[str, object]) -> CoseKey:
+    return decode_key(decode_base64(_text(fields, "cose_key"), "trust: cose_key"))
+
+
+def _parse_root(fields: Mapping[str, object]) -> TrustedRoot:
+    _require_fields(fields, _ROOT_FIELDS, "trust root")
+    store = _text(fields, "store") if "store" in fields else None
+    number = _integer({"number": 1, **fields}, "number")
+    return TrustedRoot(_parse_cose_key(fields), store, number)
+
+
+def _parse_key_list(fields: Mapping[str, object]) -> bytes:
+    _require_fields(fields, frozenset(("cose",)), "trust key_list")
+    return decode_base64(_text(fields, "cose"), "trust: cose")
+
+
+def _parse_frozen(fields: Mapping[str, object]) -> Checkpoint:
+    _require_fields(fields, _FROZEN_FIELDS, "trust frozen")
+    root = decode_hash(_text(fields, "root"), "trust: root")
+    return Checkpoint(_text(fields, "origin"), _integer(fields, "size"), root)
+
+
+def _tables(fields: Mapping[str, object], name: str, at_most: int) -> list[dict[str, object]]:
+    tables = fields.get(name, [])
+    if not isinstance(tables, list) or len(tables) > at_most:
+        raise MalformedError(f"trust: expected at most {at_most} tables [[{name}]]")
+    if not all(isinstance(table, dict) for table in tables):
+        raise MalformedError(f"trust: expected tables [[{name}]]")
+    return tables
 
 
 def _distinct(keys: tuple[TrustedKey, ...]) -> tuple[TrustedKey, ...]:

@@ -1,7 +1,8 @@
 """What `muniment verify` says of files that somebody handed over: what they prove, what they do not, what fails.
 
 All trust is the caller's: a policy, or a trust file with keys. Nothing is looked up, nothing is fetched. Each
-file is judged for itself, save that a receipt or proof finds the statement it is for among the other files.
+file is judged for itself, save that a receipt or proof finds the statement it is for among the other files, and
+that the keys of a key list, which a root of the caller's trust certified, count for all of them.
 A file with a check that failed does not hold, nor does one of which nothing that matters was proved.
 """
 
@@ -9,24 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from tlog import cbor, cose, merkle
+from tlog import cbor, certificates, cose, merkle
 from tlog import receipt as receipts
 from tlog import statement as statements
 from tlog.checkpoint import parse_checkpoint
 from tlog.claims import (
+    UNDATED,
     Caller,
     Claim,
     Findings,
+    Seen,
     checkpoint_claims,
     included,
     receipt_claims,
+    seen,
     signature_claim,
     size_and_root,
     statement_claims,
-    witnessed_at,
 )
 from tlog.errors import Error, MalformedError, VerificationError
 from tlog.note import MAX_NOTE_BYTES, parse_note
@@ -81,12 +84,15 @@ def _cose_kind(data: bytes) -> str:
         return "transparent_statement"
     if cose.VDP in unprotected or cose.VDS in headers:
         return "receipt"
-    return "manifest" if headers.get(cose.TYP) == MANIFEST_TYP else "statement"
+    kinds = {MANIFEST_TYP: "manifest", certificates.TYP: "key_list"}
+    typ = headers.get(cose.TYP)
+    return kinds.get(typ, "statement") if isinstance(typ, str) else "statement"
 
 
 def verify_files(files: Sequence[Evidence], caller: Caller, opening_name: str = "opening") -> list[Verdict]:
     """The verdict on each file, in order; and one on the opening, if it opens none of them."""
     entries = list(_entries(files))
+    caller = _with_key_lists(files, caller)
     findings = [_verify(one, caller, entries) for one in files]
     verdicts = [
         Verdict(
@@ -103,6 +109,15 @@ def verify_files(files: Sequence[Evidence], caller: Caller, opening_name: str = 
         failed = Claim("opening", "The opening opens none of the statements in these files.")
         verdicts.append(Verdict(opening_name, "opening", False, (), (), (failed,)))
     return verdicts
+
+
+def _with_key_lists(files: Sequence[Evidence], caller: Caller) -> Caller:
+    """The caller, who also believes the keys that a trusted root certified in one of the files."""
+    for one in files:
+        if one.kind == "key_list" and caller.trust is not None:
+            with suppress(Error):  # the verdict on that file says what is wrong with it
+                caller = replace(caller, trust=caller.trust.with_key_list(one.data))
+    return caller
 
 
 def _entries(files: Sequence[Evidence]) -> Iterator[bytes]:
@@ -126,6 +141,7 @@ def _verify(one: Evidence, caller: Caller, entries: Sequence[bytes]) -> Findings
         "statement": _verify_statement,
         "receipt": _verify_receipt,
         "manifest": _verify_manifest,
+        "key_list": _verify_key_list,
         "unknown": _refuse,
     }
     try:
@@ -156,7 +172,8 @@ def _verify_proof(data: bytes, caller: Caller, findings: Findings, entries: Sequ
     if checkpoint is not None:
         included(proof.index, checkpoint.checkpoint.size, findings)
     try:
-        statement_claims(entry, caller, witnessed_at(checkpoint), findings)
+        when = UNDATED if checkpoint is None else seen(checkpoint, proof.index + 1)
+        statement_claims(entry, caller, when, findings)
     except MalformedError:
         findings.leave("statement_unknown", "What the entry says is not known: it is no signed statement.")
 
@@ -176,11 +193,13 @@ def _proved_entry(proof: TlogProof, entries: Sequence[bytes]) -> bytes | None:
 
 def _verify_transparent(data: bytes, caller: Caller, findings: Findings, _: Sequence[bytes]) -> None:
     entry, carried = receipts.split_transparent(data)
-    times = []
-    for receipt in carried:
-        checkpoint = receipt_claims(receipt, entry, caller, findings)
-        times.append(witnessed_at(checkpoint))
-    statement_claims(entry, caller, min((time for time in times if time is not None), default=None), findings)
+    shown = [receipt_claims(receipt, entry, caller, findings) for receipt in carried]
+    statement_claims(entry, caller, min(shown, key=_date), findings)
+
+
+def _date(when: Seen) -> tuple[bool, int, bool]:
+    """A key that puts what a witness saw first before what it saw later, and what nobody saw last."""
+    return when.at is None, when.at or 0, when.logged is None
 
 
 def _verify_statement(data: bytes, caller: Caller, findings: Findings, _: Sequence[bytes]) -> None:
@@ -188,7 +207,7 @@ def _verify_statement(data: bytes, caller: Caller, findings: Findings, _: Sequen
     if entry != data:
         # Nobody signed them; and a transparent statement whose label is damaged must not pass for this.
         raise MalformedError("statement: expected no unprotected headers but receipts")
-    findings.holds = statement_claims(entry, caller, None, findings)
+    findings.holds = statement_claims(entry, caller, UNDATED, findings)
     findings.leave(
         "pending",
         "That the statement is in a log is not shown. It is a promise that its issuer can be held to.",
@@ -216,7 +235,7 @@ def _verify_manifest(data: bytes, caller: Caller, findings: Findings, _: Sequenc
     message = cose.decode_sign1(data, max_bytes=MAX_FILE_BYTES)
     if message.payload is None:
         raise MalformedError("manifest: expected its document attached")
-    findings.holds = signature_claim("manifest", message, None, caller, findings)
+    findings.holds = signature_claim("manifest", message, UNDATED, caller, findings)
     if caller.describe_manifest is None:
         findings.leave("erasure_itself", "That the content is gone is the word of whoever signed this.")
         return
@@ -229,8 +248,24 @@ def _verify_manifest(data: bytes, caller: Caller, findings: Findings, _: Sequenc
         findings.leave(claim["code"], claim["text"])
 
 
+def _verify_key_list(data: bytes, caller: Caller, findings: Findings, _: Sequence[bytes]) -> None:
+    key_list = certificates.peek_key_list(data)[1]
+    if caller.trust is None or not caller.trust.roots:
+        findings.leave("root_unknown", "No root was given, so nobody certifies the keys in the list.")
+        return
+    caller.trust.with_key_list(data)
+    findings.prove(
+        "keys_certified",
+        f"A root of the trust file certified the {len(key_list.keys)} keys of list {key_list.number}.",
+    )
+    findings.leave(
+        "newer_list", "Whether there is a newer list, which ends a key, is not seen from this one."
+    )
+    findings.holds = True
+
+
 def _refuse(*_: object) -> None:
     raise MalformedError(
-        "expected a tlog-proof, a checkpoint, or a COSE statement, receipt or manifest"
+        "expected a tlog-proof, a checkpoint, or a COSE statement, receipt, manifest or key list"
         " (an opening goes with --opening)"
     )

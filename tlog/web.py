@@ -22,13 +22,20 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from tlog.errors import Error, MalformedError, RefusedError, UnavailableError, VerificationError
-from tlog.listener import MAX_HEADER_BYTES, Limits, is_loopback, make_server, parse_listen, serve
+from tlog.listener import (
+    MAX_HEADER_BYTES,
+    Limits,
+    Server,
+    is_loopback,
+    make_server,
+    parse_listen,
+    serve,
+)
 from tlog.metrics import CONTENT_TYPE, Metrics
 from tlog.problems import Problem, ProblemFormat, json_problem
 from tlog.rate_limit import ClientOf, Rate, RateLimiter, forwarded_for, peer_of
 
 if TYPE_CHECKING:
-    import uvicorn
     from fastapi import FastAPI
     from starlette.requests import Request
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -37,6 +44,7 @@ __all__ = [
     # Listening.
     "MAX_HEADER_BYTES",
     "Limits",
+    "Server",
     "parse_listen",
     "is_loopback",
     "make_server",
@@ -52,6 +60,7 @@ __all__ = [
     "Rate",
     "RateLimiter",
     "limit_rate",
+    "answer_head",
     "peer_of",
     "forwarded_for",
     # Health and metrics.
@@ -262,6 +271,17 @@ def limit_rate(
     return limited
 
 
+def answer_head(app: ASGIApp) -> ASGIApp:
+    """`app`, with HEAD answered as GET; the server sends no body then (RFC 9110, 9.3.2)."""
+
+    async def answered(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
+        await app(scope, receive, send)
+
+    return answered
+
+
 # Health and metrics
 
 
@@ -327,7 +347,7 @@ def count_requests(app: ASGIApp, metrics: Metrics) -> ASGIApp:
 
 def make_metrics_server(
     metrics: Metrics, host: str, port: int, announce: Callable[[str], None] = lambda url: None
-) -> uvicorn.Server:
+) -> Server:
     """A server that answers GET /metrics and nothing else, bound to an address of its own.
 
     Give it to `serve` as one of those `beside`; metrics are for the operator and not for clients.

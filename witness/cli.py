@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from tlog.ascii import encode_base64
-from tlog.cosignature import Cosigner
-from tlog.errors import MalformedError, RefusedError
-from tlog.note import SignatureType, parse_vkey, require_name
-from witness.decide import KnownHead
-from witness.store import DATABASE, MARKER, Evidence, LogRecord, Store, create_store, open_store
-
-KEYS: Final = "keys"
-_KEY_FILES: Final = {
-    SignatureType.COSIGNATURE_ED25519: "ed25519.key",
-    SignatureType.MLDSA44: "mldsa44.key",
+_HOMES: Final = {
+    "init": ("cli_keys", "init"),
+    "rotate-key": ("cli_keys", "rotate_key"),
+    "add-log": ("cli_logs", "add_log"),
+    "remove-log": ("cli_logs", "remove_log"),
+    "import-logs": ("cli_logs", "import_logs"),
+    "status": ("cli_logs", "status"),
+    "evidence": ("cli_logs", "evidence"),
+    "serve": ("cli_serve", "serve"),
+    "follow": ("cli_serve", "follow"),
+    "compare": ("cli_compare", "compare"),
 }
-
-Json = dict[str, Any]
 
 
 def add_witness_commands(subparsers: Any) -> None:
@@ -34,160 +30,90 @@ def add_witness_commands(subparsers: Any) -> None:
         description="Run a witness: it cosigns the heads of logs, and never two that contradict each other.",
     )
     commands = parser.add_subparsers(dest="witness_command", metavar="COMMAND", required=True)
-    init = _add_command(commands, "init", "make keys and an empty state")
-    init.add_argument(
-        "--name", required=True, help="the witness's name, a schema-less URL such as w.example/1"
-    )
-    init.add_argument("--mldsa", action="store_true", help="make an ML-DSA-44 key beside the Ed25519 key")
-    add_log = _add_command(commands, "add-log", "trust a log's key; a running witness sees it at once")
-    add_log.add_argument("--vkey", required=True, help="the log's verifier key")
-    add_log.add_argument("--origin", help="the log's origin, where it is not the key's name")
-    serve = _add_command(commands, "serve", "answer requests until SIGTERM or Ctrl-C")
-    serve.add_argument("--listen", required=True, metavar="HOST:PORT", help="port 0 lets the system choose")
-    _add_command(commands, "status", "who the witness is and the last head of each log")
-    _add_command(commands, "evidence", "refused checkpoints that contradict cosigned ones, with both notes")
-
-
-def _add_command(commands: Any, name: str, help_text: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=help_text, description=help_text)
-    parser.add_argument("--state", required=True, metavar="DIR", type=Path, help="the witness's own folder")
-    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
-    return parser
+    _add_keys(commands)
+    _add_logs(commands)
+    _add_running(commands)
+    _add_state(commands, "status", "who the witness is and the last head of each log")
+    _add_state(commands, "evidence", "refused checkpoints that contradict cosigned ones, with both notes")
+    _add_compare(commands)
 
 
 def run_witness(args: argparse.Namespace) -> int:
     """Runs one of them and gives its exit code; raises the errors of `tlog.errors`."""
-    commands: dict[str, Callable[[argparse.Namespace], int]] = {
-        "init": _init,
-        "add-log": _add_log,
-        "serve": _serve,
-        "status": _status,
-        "evidence": _evidence,
-    }
-    return commands[args.witness_command](args)
+    module, name = _HOMES[args.witness_command]
+    command: Callable[[argparse.Namespace], int] = getattr(import_module(f"witness.{module}"), name)
+    return command(args)
 
 
-def _init(args: argparse.Namespace) -> int:
-    from tlog.keys import make_cosigner_key
+def _add_keys(commands: Any) -> None:
+    from witness.cli_keys import add_key_options
 
-    require_name(args.name, "witness name")
-    state: Path = args.state
-    for part in (MARKER, DATABASE, KEYS):
-        # A key that once cosigned must never be met by an empty database.
-        if (state / part).exists():
-            raise RefusedError(
-                f"witness: the folder already holds {part}, of a witness or of an init that was interrupted; "
-                "use an empty folder",
-                code="exists",
-            )
-    kinds = _KEY_FILES if args.mldsa else (SignatureType.COSIGNATURE_ED25519,)
-    keys = [make_cosigner_key(state / KEYS / _KEY_FILES[kind], args.name, kind) for kind in kinds]
-    vkeys = [key.verifier_key.vkey for key in keys]
-    create_store(state, args.name, vkeys)
-    _answer(args, {"name": args.name, "vkey": vkeys[0], "vkeys": vkeys}, "\n".join(vkeys))
-    return 0
-
-
-def _add_log(args: argparse.Namespace) -> int:
-    key = parse_vkey(args.vkey)
-    origin = key.name if args.origin is None else args.origin
-    with closing(open_store(args.state)) as store:
-        added = store.add_log(origin, key)
-    text = "added" if added else "was known already"
-    _answer(args, {"origin": origin, "vkey": key.vkey, "added": added}, text)
-    return 0
-
-
-def _serve(args: argparse.Namespace) -> int:
-    from tlog.web import parse_listen
-
-    host, port = parse_listen(args.listen)
-    with closing(open_store(args.state)) as store:
-        cosigners = _load_cosigners(args.state, store.marker.vkeys)
-        from witness import server, service
-
-        def announce(url: str) -> None:
-            print(f"listening on {url}", file=sys.stderr, flush=True)  # noqa: T201 -- for people and scripts
-            if args.json:
-                _print_json({"listening": url, **_identity(store)})
-
-        server.serve(service.Witness(store, cosigners), host, port, announce)
-    return 0
-
-
-def _load_cosigners(state: Path, vkeys: Sequence[str]) -> list[Cosigner]:
-    from tlog.keys import load_cosigner_key
-
-    kinds = [parse_vkey(vkey).kind for vkey in vkeys]
-    files = [state / KEYS / name for kind, name in _KEY_FILES.items() if kind in kinds]
-    cosigners: list[Cosigner] = [load_cosigner_key(file) for file in files]
-    if [cosigner.verifier_key.vkey for cosigner in cosigners] != list(vkeys):
-        raise MalformedError(f"witness: the files in {KEYS} are not the keys that {MARKER} names")
-    return cosigners
-
-
-def _status(args: argparse.Namespace) -> int:
-    with closing(open_store(args.state)) as store:
-        logs, evidence = store.logs(), store.evidence()
-    found = [
-        {**_describe(log), "evidence": sum(one.origin == log.origin for one in evidence)} for log in logs
-    ]
-    lines = [f"{log['origin']}  size {log['size']}  evidence {log['evidence']}" for log in found]
-    _answer(args, {**_identity(store), "logs": found}, "\n".join((*store.marker.vkeys, *lines)))
-    return 0
-
-
-def _evidence(args: argparse.Namespace) -> int:
-    with closing(open_store(args.state)) as store:
-        evidence = store.evidence()
-    _answer(
-        args,
-        {"evidence": [_describe_evidence(one) for one in evidence]},
-        "\n".join(
-            f"{one.kind} of {one.origin}, recorded at {one.recorded_at}\n\n"
-            f"cosigned:\n{one.known_note.decode()}\nrefused:\n{one.note.decode()}"
-            for one in evidence
-        )
-        or "none",
+    init = _add_state(commands, "init", "make keys and an empty state")
+    init.add_argument(
+        "--name", required=True, help="the witness's name, a schema-less URL such as w.example/1"
     )
-    return 0
+    init.add_argument("--mldsa", action="store_true", help="make an ML-DSA-44 key beside the Ed25519 key")
+    add_key_options(init)
+    rotate = _add_state(
+        commands, "rotate-key", "add a key to cosign with beside the others, or retire one with --retire"
+    )
+    rotate.add_argument("--mldsa", action="store_true", help="the new key is an ML-DSA-44 key")
+    rotate.add_argument("--retire", metavar="VKEY", help="cosign no more with this key; adds none")
+    add_key_options(rotate)
 
 
-def _describe_evidence(one: Evidence) -> Json:
-    return {
-        "id": one.id,
-        "kind": one.kind,
-        "origin": one.origin,
-        "recorded_at": one.recorded_at,
-        "cosigned": {**_describe_head(one.known), "note": one.known_note.decode()},
-        "refused": {**_describe_head(one.head), "note": one.note.decode()},
-    }
+def _add_logs(commands: Any) -> None:
+    add_log = _add_state(commands, "add-log", "trust a log's key; a running witness sees it at once")
+    add_log.add_argument("--vkey", required=True, help="the log's verifier key")
+    add_log.add_argument("--origin", help="the log's origin, where it is not the key's name")
+    add_log.add_argument(
+        "--requests-per-day", type=int, metavar="N", help="how many heads it may have cosigned"
+    )
+    add_log.add_argument("--contact", help="how to reach who runs it; with --requests-per-day")
+    remove_log = _add_state(commands, "remove-log", "cosign nothing more of a log; its last head is kept")
+    remove_log.add_argument("--origin", required=True, help="the log's origin")
+    import_logs = _add_state(commands, "import-logs", "add the logs of a list of the witness network")
+    import_logs.add_argument("file", metavar="FILE", help="a list in format logs/v0, - for standard input")
 
 
-def _identity(store: Store) -> Json:
-    marker = store.marker
-    return {"name": marker.name, "vkey": marker.vkeys[0], "vkeys": list(marker.vkeys)}
+def _add_running(commands: Any) -> None:
+    serve = _add_state(commands, "serve", "answer requests until SIGTERM or Ctrl-C")
+    serve.add_argument("--listen", required=True, metavar="HOST:PORT", help="port 0 lets the system choose")
+    serve.add_argument("--metrics", metavar="HOST:PORT", help="where Prometheus may read /metrics")
+    follow = _add_state(commands, "follow", "cosign logs that publish tiles and ask no witness")
+    follow.add_argument("url", nargs="+", metavar="URL", help="the prefix under which a log is published")
+    follow.add_argument("--every", type=int, default=60, metavar="SECONDS", help="time between two looks")
+    follow.add_argument("--once", action="store_true", help="look once at each, then end")
+    for parser in (serve, follow):
+        parser.add_argument(
+            "--heads-per-day", type=int, metavar="N", help="for logs without a number of their own; 864,000"
+        )
 
 
-def _describe(log: LogRecord) -> Json:
-    head = _describe_head(log.cosigned.head) if log.cosigned else {"size": None, "root": None}
-    time = log.cosigned.time if log.cosigned else None
-    return {"origin": log.origin, "vkeys": [key.vkey for key in log.keys], **head, "time": time}
+def _add_compare(commands: Any) -> None:
+    text = "compare the heads that witnesses and you see of a log; exit 1 on a split view"
+    compare = _add_command(commands, "compare", text)
+    compare.add_argument("--policy", required=True, metavar="FILE", help="the log, and the witnesses to ask")
+    compare.add_argument("--origin", help="the log, of several in the policy")
+    compare.add_argument(
+        "--log", metavar="URL|DIR", help="where the log's tiles are, if not as in the policy"
+    )
+    compare.add_argument(
+        "--note", action="append", default=[], metavar="FILE", help="a checkpoint that somebody else has seen"
+    )
+    compare.add_argument(
+        "--keep", type=Path, metavar="DIR", help="remember the head for the next time; keep what splits there"
+    )
+    compare.add_argument("--deadline", type=float, default=20.0, metavar="SECONDS", help="for the witnesses")
 
 
-def _describe_head(head: KnownHead) -> Json:
-    return {"size": head.size, "root": encode_base64(head.root)}
+def _add_state(commands: Any, name: str, help_text: str) -> argparse.ArgumentParser:
+    parser = _add_command(commands, name, help_text)
+    parser.add_argument("--state", required=True, metavar="DIR", type=Path, help="the witness's own folder")
+    return parser
 
 
-def _answer(args: argparse.Namespace, document: Json, text: str) -> None:
-    if args.json:
-        _print_json(document)
-    else:
-        # Origins and names may hold any letter; a terminal must not be steered by them.
-        shown = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
-        print(shown, flush=True)  # noqa: T201 -- the command's answer
-
-
-def _print_json(document: Json) -> None:
-    sys.stdout.write(json.dumps(document, ensure_ascii=False, separators=(",", ":")) + "\n")
-    sys.stdout.flush()
+def _add_command(commands: Any, name: str, help_text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=help_text, description=help_text)
+    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    return parser

@@ -55,7 +55,9 @@ class GroupCommit(Generic[A]):
                 continue
             self._deliver(loop, _resolve, futures, answers)
 
-    def _deliver(self, loop: asyncio.AbstractEventLoop, deliver: Callable[..., None], *values: object) -> None:
+    def _deliver(
+        self, loop: asyncio.AbstractEventLoop, deliver: Callable[..., None], *values: object
+    ) -> None:
         try:
             loop.call_soon_threadsafe(deliver, *values)
         except RuntimeError:

@@ -104,8 +104,8 @@ def _source(value: object) -> KeySource:
             return KeySource("file", (name,))
         case ["agent"]:
             return KeySource("agent")
-        case ["command", *words] if words and all(isinstance(word, str) for word in words):
-            return KeySource("command", tuple(words))
+        case ["command", str(program), *rest] if all(isinstance(word, str) for word in rest):
+            return KeySource("command", (program, *map(str, rest)))
     raise _wrong()
 
 

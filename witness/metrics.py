@@ -47,7 +47,9 @@ class WitnessMetrics(Metrics):
         if status in (409, 422):
             self._conflicts.add(code)
 
-    def timed(self, run: Callable[[Sequence[bytes]], Sequence[A]]) -> Callable[[Sequence[bytes]], Sequence[A]]:
+    def timed(
+        self, run: Callable[[Sequence[bytes]], Sequence[A]]
+    ) -> Callable[[Sequence[bytes]], Sequence[A]]:
         """`run`, with its batches counted and timed."""
 
         def measured(bodies: Sequence[bytes]) -> Sequence[A]:
@@ -75,7 +77,9 @@ class WitnessMetrics(Metrics):
                 sizes.append(f"muniment_witness_log_size{label} {log.cosigned.head.size}")
                 ages.append(f"muniment_witness_log_age_seconds{label} {max(0, int(now) - log.cosigned.time)}")
         return [
-            *_gauge("muniment_witness_logs", "Logs that are cosigned.", [f"muniment_witness_logs {len(logs)}"]),
+            *_gauge(
+                "muniment_witness_logs", "Logs that are cosigned.", [f"muniment_witness_logs {len(logs)}"]
+            ),
             *_gauge("muniment_witness_log_size", "Size of the last cosigned head.", sizes),
             *_gauge("muniment_witness_log_age_seconds", "Seconds since the last cosignature.", ages),
             *_gauge(

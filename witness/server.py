@@ -25,8 +25,9 @@ from witness.store import Store
 from witness.wire import MAX_BODY_BYTES, SIZE_TYPE, format_conflict, format_cosignatures, origin_digest
 
 if TYPE_CHECKING:
-    import uvicorn
     from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from tlog.listener import Server
 
 # Idle connections cost little, and must not keep a log out; whoever sends nothing is dropped soon.
 LIMITS = web.Limits(body_bytes=MAX_BODY_BYTES, header_seconds=5.0, connections=12_000)
@@ -61,9 +62,7 @@ def make_app(
     return web.guard_requests(hot, limits)
 
 
-def _hot_route(
-    app: ASGIApp, commit: GroupCommit[Answer | Error], metrics: WitnessMetrics | None
-) -> ASGIApp:
+def _hot_route(app: ASGIApp, commit: GroupCommit[Answer | Error], metrics: WitnessMetrics | None) -> ASGIApp:
     async def route(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] != ADD_CHECKPOINT or scope["method"] != "POST":
             await app(scope, receive, send)
@@ -179,7 +178,7 @@ def serve(
     announce: Callable[[str], None],
     store: Store | None = None,
     metrics: WitnessMetrics | None = None,
-    beside: Sequence[uvicorn.Server] = (),
+    beside: Sequence[Server] = (),
 ) -> None:
     """Answer for `witness` until SIGTERM or SIGINT."""
     app = make_app(witness, LIMITS, store, metrics)

@@ -44,7 +44,9 @@ class RemoteCosigner:
         try:
             verify_signature(self.verifier_key, signature, message)
         except VerificationError:
-            raise UnavailableError("the key's holder gave a signature that does not hold", code="key") from None
+            raise UnavailableError(
+                "the key's holder gave a signature that does not hold", code="key"
+            ) from None
         return signature
 
 
@@ -60,7 +62,7 @@ def _load(state: Path, vkey: str, source: KeySource) -> Cosigner:
     if source.kind == "file":
         cosigner = load_cosigner_key(state / KEYS / source.arguments[0])
         if cosigner.verifier_key != key:
-            raise MalformedError(f"witness: a file in {KEYS} does not hold the key that witness.json names")
+            raise MalformedError(f"witness: the files in {KEYS} are not the keys that witness.json names")
         return cosigner
     if source.kind == "agent":
         agent = agent_of_environment()
@@ -71,10 +73,11 @@ def _load(state: Path, vkey: str, source: KeySource) -> Cosigner:
 
 def find_agent_key(agent: SshAgent, public_key: bytes | None = None) -> AgentKey:
     """The key that the agent holds, or its only one; RefusedError if it does not hold it, or several."""
-    held = [one for one in agent.keys() if public_key in (None, one.public_key)]
+    held = [one for one in agent.held() if public_key in (None, one.public_key)]
     if len(held) != 1:
         raise RefusedError(
-            f"ssh-agent: expected it to hold this Ed25519 key, or one only; found {len(held)}", code="agent_key"
+            f"ssh-agent: expected it to hold this Ed25519 key, or one only; found {len(held)}",
+            code="agent_key",
         )
     return held[0]
 

@@ -44,7 +44,7 @@ class SshAgent:
         self._connection: socket.socket | None = None
         self._mutex = threading.Lock()
 
-    def keys(self) -> tuple[AgentKey, ...]:
+    def held(self) -> tuple[AgentKey, ...]:
         """The Ed25519 keys that the agent holds now."""
         answer = _Reader(self._ask(bytes((_REQUEST_IDENTITIES,)), _IDENTITIES_ANSWER))
         count = answer.number()

@@ -1,7 +1,8 @@
 """What a witness must never forget: per log, the last head that it cosigned. Many processes may share it.
 
-The safety of a witness is the one UPDATE in `Store.advance`. SQLite runs it alone, and flushes it before it
-returns (WAL, synchronous=FULL), so of two heads that follow the same head one is stored and the other is not.
+The safety of a witness is the one UPDATE that `Store.advance_all` makes for a head. SQLite runs it alone, and
+flushes it before the call returns (WAL, synchronous=FULL), so of two heads that follow the same head one is
+stored and the other is not.
 
 A witness that has lost its database would cosign a fork without noticing. So `create_store` leaves a marker
 beside it, and `open_store` never creates a database: a folder with the marker alone is an error.
@@ -9,13 +10,12 @@ beside it, and `open_store` never creates a database: a folder with the marker a
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +24,18 @@ import apsw
 from tlog.checkpoint import Checkpoint
 from tlog.errors import MalformedError, RefusedError, UnavailableError, VerificationError
 from tlog.merkle import EMPTY_ROOT
-from tlog.note import SignatureType, VerifierKey, format_note, parse_vkey
+from tlog.note import SignatureType, VerifierKey, format_note
 from tlog.storage import DirectoryStorage
 from witness.decide import KnownHead, Suspect
 from witness.marker import MARKER, KeySource, Marker, format_marker, parse_marker
 from witness.records import Advance, Cosigned, Evidence, LogRecord, Terms
-from witness.wire import format_cosignatures, origin_digest, parse_cosignatures
+from witness.rows import LOGS, ONE_LOG, advance_row, insert_log, keys_of, record_of, values_of
 
 DATABASE = "witness.db"
 BUSY_TIMEOUT_MS = 5000
 MAX_UNPROVEN_PER_LOG = 100
 MAX_FORKS_PER_LOG = 1000
+MAX_REMEMBERED_LOGS = 4096
 
 _LOG_KINDS = (SignatureType.ED25519, SignatureType.MLDSA44)
 
@@ -141,6 +142,12 @@ def open_store(folder: Path) -> Store:
     return Store(marker, connection)
 
 
+def replace_marker(folder: Path, expected: Marker, changed: Marker) -> None:
+    """Returns once the marker says who the witness is from now on; RefusedError if another was faster."""
+    if not DirectoryStorage(folder).swap(MARKER, format_marker(expected), format_marker(changed)):
+        raise RefusedError("witness: its keys were changed by somebody else just now", code="raced")
+
+
 def _lost(what: str) -> RefusedError:
     return RefusedError(
         f"witness: {what}. Without it this key could cosign a head that contradicts an earlier one, so "
@@ -171,6 +178,7 @@ class Store:
         self.marker = marker
         self._connection = connection
         self._lock = threading.Lock()
+        self._known: dict[str, tuple[tuple[Any, ...], LogRecord]] = {}
 
     def close(self) -> None:
         """Returns once the database is closed."""
@@ -183,10 +191,11 @@ class Store:
             raise MalformedError("witness: expected the vkey of a log, of type 1 (Ed25519) or 6 (ML-DSA-44)")
         Checkpoint(origin, 0, EMPTY_ROOT)  # an origin that no checkpoint can have is refused here
         with self._database() as database, database:
-            for other in _keys_of(database, origin):
+            for other in keys_of(database, origin):
                 if (other.name, other.key_id) == (key.name, key.key_id) and other != key:
                     raise RefusedError("witness: another key of this log has this name and key id")
-            return _insert_log(database, origin, key, terms)
+            added = [insert_log(database, origin, key, terms)]
+        return any(added)
 
     def import_logs(self, listed: Sequence[tuple[str, VerifierKey, Terms]]) -> int:
         """How many of these logs were not known, once all are, with these terms; all of them or none.
@@ -196,14 +205,15 @@ class Store:
         """
         with self._database() as database, database:
             for origin, key, _ in listed:
-                if any(known != key for known in _keys_of(database, origin)):
+                if any(known != key for known in keys_of(database, origin)):
                     raise RefusedError(
                         "witness: the list gives a log another key than the one it is known by; nothing was "
                         "imported",
                         code="other_key",
                         origin=origin,
                     )
-            return sum(_insert_log(database, origin, key, terms) for origin, key, terms in listed)
+            added = [insert_log(database, origin, key, terms) for origin, key, terms in listed]
+        return sum(added)
 
     def remove_log(self, origin: str) -> bool:
         """True once nothing is cosigned for the log any more, False if it was not known.
@@ -214,11 +224,19 @@ class Store:
             database.execute("DELETE FROM log_key WHERE origin = ?", (origin,))
             removed = database.changes() > 0
             database.execute("DELETE FROM log_terms WHERE origin = ?", (origin,))
-            return removed
+        return removed
 
     def log(self, origin: str) -> LogRecord | None:
         """The log with this origin, None if it is not known here."""
-        return next(iter(self._logs("WHERE origin = ?", (origin,))), None)
+        with self._database() as database:
+            rows: list[Any] = database.execute(ONE_LOG, (origin,)).fetchall()
+        if not rows:
+            return None
+        known = self._known.get(origin)
+        if known is None or known[0] != rows[0]:
+            known = (rows[0], record_of(rows[0]))
+            self._remember(origin, *known)
+        return known[1]
 
     def log_by_digest(self, digest: bytes) -> LogRecord | None:
         """The log whose origin hashes to `digest`, None if it is not known here."""
@@ -245,11 +263,14 @@ class Store:
         with self._database() as database:
             database.execute("BEGIN IMMEDIATE")
             try:
-                taken = tuple(_advance(database, step) for step in steps)
+                taken = tuple(advance_row(database, step) for step in steps)
                 database.execute("COMMIT")
             finally:
                 if database.in_transaction:
                     database.execute("ROLLBACK")
+        for step, stored in zip(steps, taken, strict=True):
+            if stored:
+                self._remember_advance(step)
         return taken
 
     def check_writable(self) -> None:
@@ -303,19 +324,22 @@ class Store:
 
     def _logs(self, where: str, values: tuple[object, ...]) -> Iterable[LogRecord]:
         with self._database() as database:
-            rows: list[Any] = database.execute(
-                "SELECT origin, size, root, time, note, cosignatures,"
-                " (SELECT json_group_array(vkey) FROM log_key WHERE log_key.origin = log.origin),"
-                " requests_per_day, contact"
-                f" FROM log LEFT JOIN log_terms USING (origin) {where} ORDER BY origin",
-                values,
-            ).fetchall()
-        for origin, size, root, time, note, cosignatures, vkeys, requests_per_day, contact in rows:
-            cosigned = None
-            if size is not None:
-                cosigned = Cosigned(KnownHead(size, root), time, note, parse_cosignatures(cosignatures))
-            terms = None if requests_per_day is None else Terms(requests_per_day, contact)
-            yield LogRecord(origin, tuple(map(_verifier_key, json.loads(vkeys))), cosigned, terms)
+            rows: list[Any] = database.execute(f"{LOGS} {where} ORDER BY origin", values).fetchall()
+        return map(record_of, rows)
+
+    def _remember_advance(self, step: Advance) -> None:
+        known = self._known.get(step.origin)
+        if known:
+            row, record = known
+            self._remember(
+                step.origin, (row[0], *values_of(step.new), *row[6:]), replace(record, cosigned=step.new)
+            )
+
+    def _remember(self, origin: str, row: tuple[Any, ...], record: LogRecord) -> None:
+        """Saves reading the same row once more; each is compared with what the database holds before use."""
+        if len(self._known) >= MAX_REMEMBERED_LOGS:
+            self._known.clear()
+        self._known[origin] = (row, record)
 
     @contextmanager
     def _database(self) -> Iterator[apsw.Connection]:
@@ -327,36 +351,3 @@ class Store:
                 raise UnavailableError("witness: the database can't be written at the moment") from None
             except (apsw.CorruptError, apsw.NotADBError):
                 raise VerificationError("witness: the database is damaged", code="state_lost") from None
-
-
-_verifier_key = lru_cache(maxsize=4096)(parse_vkey)
-
-
-def _advance(database: apsw.Connection, step: Advance) -> bool:
-    last, new = step.last, step.new
-    values = (new.head.size, new.head.root, new.time, new.note, format_cosignatures(new.cosignatures))
-    expected = (last.head.size, last.head.root) if last else (None, None)
-    database.execute(
-        "UPDATE log SET size = ?, root = ?, time = ?, note = ?, cosignatures = ?"
-        " WHERE origin = ? AND size IS ? AND root IS ? AND coalesce(time <= ?, TRUE)",
-        (*values, step.origin, *expected, new.time),
-    )
-    return database.changes() == 1
-
-
-def _keys_of(database: apsw.Connection, origin: str) -> tuple[VerifierKey, ...]:
-    rows = database.execute("SELECT vkey FROM log_key WHERE origin = ?", (origin,)).fetchall()
-    return tuple(_verifier_key(str(vkey)) for (vkey,) in rows)
-
-
-def _insert_log(database: apsw.Connection, origin: str, key: VerifierKey, terms: Terms | None) -> bool:
-    database.execute(
-        "INSERT INTO log (origin, digest) VALUES (?, ?) ON CONFLICT DO NOTHING", (origin, origin_digest(origin))
-    )
-    database.execute("INSERT INTO log_key VALUES (?, ?) ON CONFLICT DO NOTHING", (origin, key.vkey))
-    added = database.changes() == 1
-    if terms is not None:
-        database.execute(
-            "INSERT OR REPLACE INTO log_terms VALUES (?, ?, ?)", (origin, terms.requests_per_day, terms.contact)
-        )
-    return added

@@ -53,11 +53,15 @@ def parse_sign_subtree(body: bytes) -> SignSubtree:
         raise MalformedError(f"sign-subtree: expected at most {MAX_BODY_BYTES} bytes", code="too_large")
     header, separator, signed = body.partition(b"\n\n")
     if not separator or not header.isascii():
-        raise MalformedError("sign-subtree: expected a range, a hash, a proof, an empty line and a checkpoint")
+        raise MalformedError(
+            "sign-subtree: expected a range, a hash, a proof, an empty line and a checkpoint"
+        )
     first, *hashes = header.decode("ascii").split("\n")
     found = _RANGE.fullmatch(first)
     if found is None or not 1 <= len(hashes) <= 1 + MAX_PROOF_HASHES:
-        raise MalformedError(f"sign-subtree: expected a range, a hash and up to {MAX_PROOF_HASHES} proof lines")
+        raise MalformedError(
+            f"sign-subtree: expected a range, a hash and up to {MAX_PROOF_HASHES} proof lines"
+        )
     start, end = (parse_decimal(number, "subtree range") for number in found.groups())
     root, *proof = (decode_hash(line, "subtree hash or proof line") for line in hashes)
     note = parse_note(signed)

@@ -9,6 +9,8 @@ import json
 import os
 import random
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -34,6 +36,7 @@ from tlog.statement import sign_statement
 from tlog.tile import decode_bundle, encode_bundle, grow, tiles_at
 from tlog.trust import make_trust, trust_from_policy
 
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
 CONTENTS = (
     "Berlin",
     "Hamburg",
@@ -263,12 +266,16 @@ def test_one_byte_of_any_row_is_found(copy: Any, table: str) -> None:
             "store.db contents seq 999",
         ),
         (
-            ["UPDATE events SET entry_index = 9 - entry_index WHERE entry_index IN (4, 5)"],
+            [
+                "UPDATE events SET entry_index = NULL WHERE seq = 5",
+                "UPDATE events SET entry_index = 4 WHERE seq = 6",
+                "UPDATE events SET entry_index = 5 WHERE seq = 5",
+            ],
             "ORDER_ALTERED",
             "store.db events seq",
         ),
         (["UPDATE events SET entry_index = NULL WHERE seq = 4"], "FACT_ALTERED", "store.db events seq 4"),
-        (["UPDATE events SET entry_index = 3 WHERE seq = 5"], "ORDER_ALTERED", "store.db events seq 5"),
+        (["UPDATE events SET entry_index = 900 WHERE seq = 5"], "ORDER_ALTERED", "store.db events seq 5"),
         (
             ["UPDATE events SET link_salt = randomblob(32) WHERE seq = 4"],
             "FACT_ALTERED",
@@ -736,30 +743,40 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
 # A store in use
 
 
-def test_a_store_in_use_is_audited_and_nothing_of_it_is_pinned(copy: Any) -> None:
+WRITER = """
+import sys, threading
+from memory.model import Principal
+from memory.wiring import open_home
+
+with open_home(sys.argv[1]) as home:
+    memory = home.memory(Principal("acme", "bot", "one"))
     done = threading.Event()
-    with open_home(copy.home) as home:
-        memory = home.memory(Principal("acme", "bot", "one"))
+    threading.Thread(target=lambda: (sys.stdin.read(), done.set())).start()
+    number = 0
+    while not done.is_set():
+        number += 1
+        memory.remember(f"a busy note {number}", key=f"busy/{number % 5}", value=str(number))
+        if number % 10 == 0:
+            memory.publish()
+        if number == 1:
+            print("writing", flush=True)
+    print(number, home.parts().store.checkpoint_truncate(0.0))
+"""
 
-        def write() -> None:
-            number = 0
-            while not done.is_set():
-                number += 1
-                memory.remember(f"a busy note {number}", key=f"busy/{number % 5}", value=str(number))
-                if number % 10 == 0:
-                    memory.publish()
 
-        writer = threading.Thread(target=write)
-        writer.start()
-        try:
-            for _ in range(6):
-                assert copy.audit().outcome.findings == ()
-        finally:
-            done.set()
-            writer.join()
-        memory.publish()
-        assert copy.audit().outcome.findings == ()
-        assert home.parts().store.checkpoint_truncate(0.0)
+def test_a_store_in_use_is_audited_and_nothing_of_it_is_pinned(copy: Any) -> None:
+    command = [sys.executable, "-c", WRITER, str(copy.home)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=REPOSITORY, text=True, **pipes) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "writing\n"
+        for _ in range(6):
+            assert copy.audit().outcome.findings == ()
+        said, _ = writer.communicate()
+    written, truncated = said.split()
+    assert writer.returncode == 0
+    assert truncated == "True"
+    assert copy.audit().outcome.counts["statements"] >= int(written)
 
 
 # Hostile evidence

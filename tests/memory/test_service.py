@@ -306,7 +306,7 @@ def test_a_token_is_not_spent_on_a_write_that_is_not_current(me: Memory) -> None
     corrected(me)
     given = {"key": "svc/region", "value": "eu-west-1", "reaffirm": refused(me)["reaffirm"], "reason": "r"}
     with pytest.raises(RefusedError) as caught:
-        me.remember("text", valid_from="2001-01-01T00:00:00Z", **given)
+        me.remember("text", valid_from="2001-01-01T00:00:00Z", valid_until="2002-01-01T00:00:00Z", **given)
     assert caught.value.code == "token_invalid"
     refused(me)
     assert me.remember("text", **given)["outcome"] == "superseded"

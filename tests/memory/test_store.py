@@ -681,3 +681,21 @@ def test_what_an_open_reader_pins_is_still_in_the_files(store: Store) -> None:
         assert scan(store.path.parent, [mark]) == 1
     assert store.checkpoint_truncate()
     assert scan(store.path.parent, [mark]) == 0
+
+
+def test_waits_where_sqlite_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory.store, "BUSY_MILLISECONDS", 40)
+    tries: list[int] = []
+
+    def third_time() -> str:
+        tries.append(1)
+        if len(tries) < 3:
+            raise apsw.BusyError("database is locked")
+        return "done"
+
+    def never() -> str:
+        raise apsw.BusyError("database is locked")
+
+    assert memory.store._patiently(third_time) == "done"
+    with pytest.raises(apsw.BusyError):
+        memory.store._patiently(never)

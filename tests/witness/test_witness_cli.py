@@ -55,7 +55,8 @@ def test_init_makes_a_witness_and_tells_its_key(answer: Any, tmp_path: Path) -> 
         4,
         [key.vkey],
     )
-    assert answer("status", "--state", state) == {**made, "logs": []}
+    keys = [{"vkey": key.vkey, "kind": "ed25519", "held_by": "file", "cosigns": True}]
+    assert answer("status", "--state", state) == {**made, "keys": keys, "logs": []}
     for file in Path(state).rglob("*"):
         assert file.stat().st_mode & 0o077 == 0, file
 
@@ -104,6 +105,7 @@ def test_add_log_is_told_once(answer: Any, state: str, log: Any) -> None:
     assert other["origin"] == "another origin"
     logs = answer("status", "--state", state)["logs"]
     unseen = {"vkeys": [vkey], "size": None, "root": None, "time": None, "evidence": 0}
+    unseen |= {"requests_per_day": None, "contact": None}
     assert logs == [{"origin": "another origin", **unseen}, {"origin": log.origin, **unseen}]
 
 

@@ -11,7 +11,9 @@ from tlog.errors import MalformedError, RefusedError, UnavailableError
 from tlog.note import format_note
 from witness import store as stores
 from witness.decide import KnownHead, Suspect
-from witness.store import Cosigned, Store, create_store, open_store
+from witness.records import Cosigned
+from witness.store import Store, create_store, open_store
+from witness.wire import origin_digest
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def test_what_was_stored_is_read_back_by_another_process(
     record = other.log(log.origin)
     assert record is not None
     assert record.cosigned == cosigned(5)
-    assert other.log_by_digest(stores.origin_digest(log.origin)) == record
+    assert other.log_by_digest(origin_digest(log.origin)) == record
     assert other.log_by_digest(b"\0" * 32) is None
     other.close()
 

@@ -1,0 +1,115 @@
+"""The keys that a home signs with, and those it once signed with: read from its files, and handed out as trust.
+
+A home without a root keeps its list for itself, in `keys.cbor` once a key was changed. Where a root certifies
+the keys, the list is `keys.cose`, and that is what verifiers get.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from memory.chain import frozen_logs
+from memory.config import Config
+from memory.home_names import CERTIFIED, COSE_KEYS, KEY_LIST, KEYS, next_key_file
+from tlog.ascii import decode_base64
+from tlog.certificates import KeyList, TrustedKey, decode_key_list, verify_key_list
+from tlog.cose_keys import CoseKey, decode_key
+from tlog.errors import MalformedError
+from tlog.keys import load_cose_key
+from tlog.storage import DirectoryStorage
+
+if TYPE_CHECKING:
+    from tlog.policy import Policy
+    from tlog.trust import Trust
+
+DEFAULT_LIFE_SECONDS: Final = 3 * 365 * 86_400
+
+
+@cache
+def _decode_root(text: str) -> CoseKey:
+    return decode_key(decode_base64(text, "config.toml: root"))
+
+
+def root_of(config: Config) -> CoseKey | None:
+    """The root that certifies the keys of the home, None if none does."""
+    return None if config.root is None else _decode_root(config.root)
+
+
+def read_key_list(folder: Path, config: Config) -> KeyList:
+    """Every key that the home has or had; of a home that never changed one, those in its files."""
+    files, root = DirectoryStorage(folder), root_of(config)
+    data = files.read(KEY_LIST if root is None else CERTIFIED)
+    if data is not None:
+        return decode_key_list(data) if root is None else verify_key_list(data, root)
+    if root is not None:
+        raise MalformedError(f"expected {CERTIFIED} in the home")
+    keys = (TrustedKey(use, current_key(folder, use), config.created_at) for use in COSE_KEYS)
+    return KeyList(config.issuer, 1, config.created_at, tuple(keys))
+
+
+def read_certified(folder: Path, config: Config) -> bytes | None:
+    """The key list that the root certified, as it is handed out; None without a root."""
+    return None if config.root is None else DirectoryStorage(folder).read(CERTIFIED)
+
+
+def current_key(folder: Path, use: str) -> CoseKey:
+    """The key that the home signs with for this use."""
+    return load_cose_key(folder / KEYS / COSE_KEYS[use]).key
+
+
+def next_key(folder: Path, use: str) -> CoseKey | None:
+    """The key that was made to be the next for this use, None if there is none."""
+    path = folder / KEYS / next_key_file(use)
+    return load_cose_key(path).key if path.exists() else None
+
+
+def retired_keys(folder: Path, key_list: KeyList) -> tuple[TrustedKey, ...]:
+    """The keys that are not in use any more and whose end the list does not say yet."""
+    live = {(use, key.key_id) for use in COSE_KEYS for key in (current_key(folder, use),)}
+    live |= {(use, key.key_id) for use in COSE_KEYS if (key := next_key(folder, use)) is not None}
+    return tuple(key for key in key_list.keys if not key.until and (key.use, key.kid) not in live)
+
+
+def with_next_keys(folder: Path, key_list: KeyList, now: int) -> KeyList:
+    """The list that has the keys which were made and are not in it yet."""
+    known = {(key.use, key.kid) for key in key_list.keys}
+    for use in COSE_KEYS:
+        key = next_key(folder, use)
+        if key is not None and (use, key.key_id) not in known:
+            key_list = key_list.with_key(TrustedKey(use, key, now), now)
+    return key_list
+
+
+def to_certify(key_list: KeyList, life_seconds: int) -> KeyList:
+    """The list as a root can certify it: every key has an end, and an issuer where it speaks for one."""
+    keys = tuple(
+        replace(
+            key,
+            not_after=key.not_before + life_seconds if key.not_after is None else key.not_after,
+            issuer=None if key.use == "receipt" else key_list.store,
+        )
+        for key in key_list.keys
+    )
+    return replace(key_list, keys=keys)
+
+
+def make_trust_of(folder: Path, config: Config, policy: Policy) -> Trust:
+    """What a verifier who believes this home would write down: its keys, or their root, and its policy."""
+    from tlog.trust import Trust, TrustedRoot, checked
+
+    witnesses = {witness.name for witness in policy.witnesses}
+    key_list, certified, root = read_key_list(folder, config), read_certified(folder, config), root_of(config)
+    trust = Trust(
+        policy,
+        key_list.keys if root is None else (),
+        config.merge_delay_seconds,
+        config.max_checkpoint_age_seconds,
+        tuple(name for name in config.same_operator if name in witnesses),
+        roots=() if root is None else (TrustedRoot(root, config.issuer, key_list.number),),
+        key_lists=() if certified is None else (certified,),
+        frozen=tuple(log.end for log in frozen_logs(config)),
+    )
+    return checked(trust)

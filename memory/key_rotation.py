@@ -1,0 +1,247 @@
+"""A new key for a use, and the end of the old one, in steps of which each may be the last before a crash.
+
+    made → in the key list → in use → everything the old one signed is published → the old one's end in the list
+
+A key is in the list before anything is signed with it, so nobody meets a signature that no list explains. The
+old key's end is written when all that it signed stands in a published tree, and the size of that tree with it:
+so what it signed still counts, and what anybody signs with it later does not. Called again, a rotation that was
+cut short is completed and no other is begun.
+
+Where a root certifies the keys, each list has to be signed by it. With the root at hand that is one step; with a
+root that is kept offline, `request_key_list` gives what it has to sign and `install_key_list` takes the answer.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from memory.chain import frozen_logs
+from memory.home_names import CERTIFIED, COSE_KEYS, KEY_LIST, KEYS, next_key_file
+from memory.key_list import (
+    DEFAULT_LIFE_SECONDS,
+    current_key,
+    next_key,
+    read_key_list,
+    retired_keys,
+    root_of,
+    to_certify,
+    with_next_keys,
+)
+from tlog.ascii import encode_base64
+from tlog.certificates import KeyList, encode_key_list, require_extends, sign_key_list, verify_key_list
+from tlog.cose_keys import CoseKey, CoseSigner
+from tlog.errors import MalformedError, RefusedError, VerificationError
+from tlog.keys import make_cose_key, replace_key
+
+if TYPE_CHECKING:
+    from memory.wiring import Home
+
+LOCK: Final = "keys"
+ERASE_LOCK: Final = "erase"
+# A witness's clock may be behind ours, and what it cosigns must not seem older than the key.
+CLOCK_SKEW_SECONDS: Final = 300
+
+
+def rotate(home: Home, use: str, root: CoseSigner | None, deadline_seconds: float) -> dict[str, Any]:
+    """What became of the key for `use`: `rotated`, or `prepared` or `active` where the root has to sign first.
+
+    Raises UnavailableError with code `witness_quorum_not_met` where the new key is in use and the log could not
+    be published: called again, it goes on from there.
+    """
+    if use not in COSE_KEYS:
+        raise MalformedError(f"expected a use of {', '.join(COSE_KEYS)}")
+    with home.files.lock(LOCK):
+        _require_root(home, root)
+        if not any(key.use == use for key in retired_keys(home.path, home.key_list())):
+            made = make_cose_key(home.path / KEYS / next_key_file(use))
+            if home.config.root is not None and root is None:
+                return {"use": use, "state": "prepared", "kid": made.kid.hex()}
+            _store(home, with_next_keys(home.path, home.key_list(), _now(home) - CLOCK_SKEW_SECONDS), root)
+            _activate(home)
+        return {"use": use, "kid": current_key(home.path, use).key_id.hex()} | _complete(
+            home, root, deadline_seconds
+        )
+
+
+def request_key_list(home: Home, life_seconds: int, deadline_seconds: float) -> bytes:
+    """What the root has to sign next: the payload of a key list, with prepared keys and with ends.
+
+    Raises RefusedError with code `nothing_to_certify` where the certified list says it all already.
+    """
+    with home.files.lock(LOCK):
+        known = home.key_list()
+        wanted = known
+        if retired_keys(home.path, known):
+            wanted = _with_ends(home, known, home.publish(deadline_seconds)["size"])
+        wanted = with_next_keys(home.path, wanted, _now(home) - CLOCK_SKEW_SECONDS)
+        wanted = to_certify(wanted, life_seconds)
+        if home.config.root is not None and wanted == known:
+            raise RefusedError(
+                "the root has certified every key of this home already", code="nothing_to_certify"
+            )
+        return encode_key_list(_numbered(wanted, known))
+
+
+def install_key_list(
+    home: Home, data: bytes, root_key: CoseKey | None, deadline_seconds: float
+) -> dict[str, Any]:
+    """What the home does with a list that the root signed: its keys, and which of them came into use."""
+    with home.files.lock(LOCK):
+        root = root_of(home.config)
+        if root is None and root_key is None:
+            raise MalformedError("expected the root's key: this home has no root yet")
+        if root is not None and root_key is not None and root != root_key:
+            raise RefusedError("this home has another root", code="root_exists")
+        believed = root if root_key is None else root_key
+        assert believed is not None
+        _install(home, data, believed)
+        return _complete_if_activated(home, deadline_seconds) | home.describe_keys()
+
+
+def certify(
+    home: Home, root: CoseSigner, life_seconds: int, deadline_seconds: float
+) -> dict[str, Any]:
+    """The same with the root at hand: what it has to sign, signed and installed."""
+    payload = request_key_list(home, life_seconds, deadline_seconds)
+    from tlog.certificates import decode_key_list
+
+    data = sign_key_list(root, decode_key_list(payload))
+    return install_key_list(home, data, root.key, deadline_seconds)
+
+
+def describe_keys(home: Home) -> dict[str, Any]:
+    """The keys of the home as plain values."""
+    key_list, root = home.key_list(), root_of(home.config)
+    current = {(use, current_key(home.path, use).key_id) for use in COSE_KEYS}
+    return {
+        "number": key_list.number,
+        "root": None if root is None else root.key_id.hex(),
+        "keys": [
+            {
+                "use": key.use,
+                "kid": key.kid.hex(),
+                "not_before": key.not_before,
+                "not_after": key.not_after,
+                "until": dict(key.until),
+                "in_use": (key.use, key.kid) in current,
+            }
+            for key in key_list.keys
+        ],
+        "prepared": [use for use in COSE_KEYS if next_key(home.path, use) is not None],
+        "to_end": [key.kid.hex() for key in retired_keys(home.path, key_list)],
+    }
+
+
+def announce(home: Home) -> None:
+    """Returns once the mirror and the public have the certified list, after a crash between the two, too."""
+    data = home.certified_list()
+    if data is None or home.public_storage().read(CERTIFIED) == data:
+        return
+    mirror = home.mirror()
+    if mirror is not None:
+        mirror.replace_key_list(data)
+    home.public_storage().replace(CERTIFIED, data)
+
+
+# Steps
+
+
+def _require_root(home: Home, root: CoseSigner | None) -> None:
+    known = root_of(home.config)
+    if root is not None and (known is None or known.key_id != root.kid):
+        raise RefusedError("this home has another root, or none", code="root_exists")
+
+
+def _store(home: Home, key_list: KeyList, root: CoseSigner | None) -> None:
+    known = home.key_list()
+    if key_list == known:
+        return
+    if root is None:
+        home.files.replace(KEY_LIST, encode_key_list(_numbered(key_list, known)))
+        home.write_trust()
+    else:
+        wanted = _numbered(to_certify(key_list, DEFAULT_LIFE_SECONDS), known)
+        _install(home, sign_key_list(root, wanted), root.key)
+
+
+def _numbered(wanted: KeyList, known: KeyList) -> KeyList:
+    return replace(wanted, number=known.number + 1)
+
+
+def _install(home: Home, data: bytes, root: CoseKey) -> None:
+    new, known = verify_key_list(data, root), home.key_list()
+    listed = {(key.use, key.kid) for key in new.keys}
+    if home.config.root is not None:
+        require_extends(new, known)
+    elif new.store != known.store or not listed.issuperset((key.use, key.kid) for key in known.keys):
+        raise VerificationError("key list: is not one of this home's keys", code="key_list")
+    mirror = home.mirror()
+    if mirror is not None:
+        mirror.replace_key_list(data)
+    home.files.replace(CERTIFIED, data)
+    home.set_root(encode_base64(root.encode()))
+    home.public_storage().replace(CERTIFIED, data)
+
+
+def _activate(home: Home) -> bool:
+    """Puts each prepared key that the list has in place of the one in use; whether there was one."""
+    known = {(key.use, key.kid) for key in home.key_list().keys}
+    activated = False
+    for use, name in COSE_KEYS.items():
+        key = next_key(home.path, use)
+        if key is None or (use, key.key_id) not in known:
+            continue
+        # Nothing may be signed with the old key after this: statements are signed within a writing transaction,
+        # manifests under the lock of erasures. A receipt that crosses is of a tree that the old key may sign.
+        signing = {
+            "issuer": lambda: home.parts().store.write(),
+            "manifest": lambda: home.files.lock(ERASE_LOCK),
+        }
+        with signing.get(use, nullcontext)():
+            replace_key(home.path / KEYS / next_key_file(use), home.path / KEYS / name)
+        activated = True
+    return activated
+
+
+def _complete_if_activated(home: Home, deadline_seconds: float) -> dict[str, Any]:
+    if not _activate(home):
+        return {"state": "installed"}
+    return _complete(home, None, deadline_seconds)
+
+
+def _complete(home: Home, root: CoseSigner | None, deadline_seconds: float) -> dict[str, Any]:
+    """Everything the old keys signed published, then their ends in the list."""
+    size = home.publish(deadline_seconds)["size"]
+    ending = retired_keys(home.path, home.key_list())
+    ended = [key.kid.hex() for key in ending]
+    if home.config.root is not None and root is None:
+        return {"state": "active", "to_end": ended}
+    _store(home, _with_ends(home, home.key_list(), size), root)
+    return {"state": "rotated", "ended": ended}
+
+
+def _with_ends(home: Home, key_list: KeyList, size: int) -> KeyList:
+    """The list in which the keys that are no longer in use ended with the tree of `size`, which is published."""
+    until = {log.origin: log.size for log in frozen_logs(home.config)} | {home.origin: size}
+    now = max(_now(home), home.cosigned_at())
+    for key in retired_keys(home.path, key_list):
+        key_list = key_list.ending(key, now, until, now)
+    return key_list
+
+
+def _now(home: Home) -> int:
+    return home.clock() // 1_000_000
+
+
+__all__ = [
+    "DEFAULT_LIFE_SECONDS",
+    "announce",
+    "certify",
+    "describe_keys",
+    "install_key_list",
+    "read_key_list",
+    "request_key_list",
+    "rotate",
+]

@@ -1,0 +1,98 @@
+"""A new log in the place of an old one: a new key and origin, beginning with the head that the old one ended with.
+
+    everything published → old log frozen → new log with its first entry → the configuration names it → old key gone
+
+The configuration is the commit: until it names the new log, the old one is the home's log, frozen or not, and
+the same call goes on from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from memory.chain import FrozenLog, log_number
+from memory.config import random_origin
+from memory.home_names import KEYS, log_key_file, private_log, public_log
+from memory.publish import drain
+from tlog.ascii import encode_base64
+from tlog.errors import RefusedError
+from tlog.keys import load_log_key, make_log_key, remove_key
+from tlog.log import Log
+from tlog.log_settings import LogSettings
+from tlog.storage import DirectoryStorage
+from tlog.succession import parse_succession, sign_succession
+
+if TYPE_CHECKING:
+    from memory.wiring import Home
+    from tlog.keys import Ed25519NoteSigner
+
+LOCK: Final = "succeed"
+_OUTBOX: Final = "outbox"
+
+
+def prepare(home: Home, origin: str | None) -> dict[str, Any]:
+    """Origin and vkey of the log that would come next, for its witnesses to know it before it begins."""
+    with home.files.lock(LOCK):
+        key = _next_log_key(home, origin).verifier_key
+    return {"state": "prepared", "origin": key.name, "vkey": key.vkey}
+
+
+def succeed(home: Home, origin: str | None, deadline_seconds: float) -> dict[str, Any]:
+    """The log that takes over, and the head that the one before it is frozen at.
+
+    Raises UnavailableError with code `witness_quorum_not_met` before anything is frozen, if the last checkpoint
+    of the old log does not get its cosignatures.
+    """
+    with home.files.lock(LOCK):
+        signer = _next_log_key(home, origin)
+        old, old_key = home.log(), home.log_signer().verifier_key
+        with old.private.lock(_OUTBOX, deadline_seconds):
+            if old.frozen() is None:
+                drain(home.parts().store, old, home.first_position)
+                old.publish(deadline_seconds)
+            head = old.freeze()
+        ended = FrozenLog(old_key.vkey, head.size, head.root)
+        _begin(home, signer, ended)
+        number = log_number(home.config)
+        home.take_over(signer.verifier_key, ended)
+        remove_key(home.path / KEYS / log_key_file(number))
+    return {
+        "state": "succeeded",
+        "origin": signer.verifier_key.name,
+        "vkey": signer.verifier_key.vkey,
+        "frozen": {"origin": ended.origin, "size": head.size, "root": encode_base64(head.root)},
+    }
+
+
+def _next_log_key(home: Home, origin: str | None) -> Ed25519NoteSigner:
+    path = home.path / KEYS / log_key_file(log_number(home.config) + 1)
+    if origin is None and path.exists():
+        return load_log_key(path)
+    if origin == home.origin:
+        raise RefusedError("expected the new log to have an origin of its own", code="origin")
+    return make_log_key(path, random_origin() if origin is None else origin)
+
+
+def _begin(home: Home, signer: Ed25519NoteSigner, ended: FrozenLog) -> None:
+    """Returns once the new log has its first entry, and its mirror, if there is one, is prepared."""
+    number, key = log_number(home.config) + 1, signer.verifier_key
+    if home.config.mirror is not None:
+        home.mirror_for(number, key).prepare()
+    public = DirectoryStorage(home.path / public_log(number))
+    private = DirectoryStorage(home.path / private_log(number))
+    for folder in (public.folder, private.folder):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    log = Log(public, private, LogSettings(key.name, (signer,)))
+    log.recover()
+    if log.head().size == 0:
+        config = home.config
+        log.append([sign_succession(home.issuer_signer(), config.issuer, config.subject, ended.end, key)])
+    parse_succession(log.read_entry(0), ended.end, key)
+    log.recover()
+    log.close()
+
+
+def taken_over(home: Home, origin: str, ended: FrozenLog) -> Any:
+    """The configuration of the home once the log of this origin has taken over."""
+    return replace(home.config, origin=origin, frozen=(*home.config.frozen, ended.line))

@@ -1,0 +1,80 @@
+"""Which entry has which id: SCRAPI names an entry by the SHA-256 of its bytes.
+
+The index is a cache beside the log's private files. It covers every entry of the log, whoever appended it, and
+is brought up to date when it is asked; what it finds is compared with the entry itself, so that an index of
+another log, or a damaged one, costs time and never gives a wrong answer.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from tlog.dedup import FileIndex, IdentityIndex, MemoryIndex
+from tlog.errors import UnavailableError
+from tlog.log import MAX_BATCH, Log
+from tlog.merkle import EMPTY_ROOT
+from tlog.registration import entry_id_of
+from tlog.staging import Head
+from tlog.storage import DirectoryStorage
+
+FILE: Final = "entry-ids.sqlite"
+
+
+class EntryIds:
+    """The ids of one log. Threads may share one; processes share the file."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._index: IdentityIndex = (
+            FileIndex(log.private.folder / FILE)
+            if isinstance(log.private, DirectoryStorage)
+            else MemoryIndex()
+        )
+        self._mutex = threading.Lock()
+        self._closed = False
+
+    def find(self, entry_id: bytes) -> int | None:
+        """The index of the entry with this id, None if the log has no such entry."""
+        with self._open():
+            self._complete()
+            index = self._lookup(entry_id)
+            if index is None or entry_id_of(self._log.read_entry(index)) == entry_id:
+                return index
+            self._index.clear()
+            self._complete()
+            return self._lookup(entry_id)
+
+    def complete(self) -> int:
+        """The number of entries of the log, every one of which is in the index now."""
+        with self._open():
+            return self._complete()
+
+    def close(self) -> None:
+        """Lets go of the file for good."""
+        with self._mutex:
+            self._closed = True
+            self._index.close()
+
+    def _open(self) -> threading.Lock:
+        if self._closed:
+            raise UnavailableError("entry ids: closed", code="busy")
+        return self._mutex
+
+    def _lookup(self, entry_id: bytes) -> int | None:
+        index = self._index.find([entry_id]).get(entry_id)
+        return index if index is not None and index < self._log.head().size else None
+
+    def _complete(self) -> int:
+        size = self._log.head().size
+        indexed = self._index.head().size
+        if indexed > size:
+            self._index.clear()
+            indexed = 0
+        while indexed < size:
+            end = min(indexed + MAX_BATCH, size)
+            ids = [entry_id_of(entry) for entry in self._log.read_entries(indexed, end)]
+            # Only the size counts here: an id is checked against its entry whenever it is found.
+            self._index.add(ids, Head(end, EMPTY_ROOT))
+            indexed = end
+        return size

@@ -1,0 +1,56 @@
+"""What a log is told when it is opened, and what it answers when it has published."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tlog.mirror import Mirror
+from tlog.note import NoteSigner, SignatureLine
+from tlog.policy import Policy
+from tlog.staging import Head
+from tlog.statement import entry_identity
+
+CosignFunction = Callable[[bytes, Callable[[int], tuple[bytes, ...]], int, float], tuple[SignatureLine, ...]]
+"""(note, prove(old_size) -> consistency proof, previous_size, deadline_seconds) -> cosignature lines."""
+
+
+def _no_heads() -> Sequence[Head]:
+    return ()
+
+
+def _no_failure(_: str) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class LogSettings:
+    """What a log is and who signs for it.
+
+    `known_heads` are asked once, before the first signature after opening: heads of this log that witnesses
+    and mirrors hold. `identify` says by what an entry is known to be in the log already. `failpoint` is
+    called with the name of each step done, for tests that stop there. `mirror` gets everything before it is public.
+    """
+
+    origin: str
+    note_signers: tuple[NoteSigner, ...]
+    cosign: CosignFunction | None = None
+    policy: Policy | None = None
+    clock: Callable[[], int] = lambda: int(time.time())
+    known_heads: Callable[[], Sequence[Head]] = _no_heads
+    identify: Callable[[bytes], bytes] = entry_identity
+    failpoint: Callable[[str], None] = _no_failure
+    mirror: Mirror | None = None
+
+
+@dataclass(frozen=True)
+class Published:
+    """What was made public: `witnessed` if the policy asks for a quorum, which then has cosigned."""
+
+    note: bytes
+    size: int
+    root: bytes
+    state: Literal["logged", "witnessed"]
+    published_at: int = field(default=0)
