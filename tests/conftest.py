@@ -1,9 +1,11 @@
-"""What every test folder shares: where the outside data lies, and the table of what was skipped."""
+"""What every test folder shares: where the outside data lies, and the closing table of what ran and what did not."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter, defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -13,6 +15,7 @@ settings.register_profile("project", deadline=None)
 settings.load_profile("project")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+ALLOWED_SKIPS = Path(__file__).resolve().parent / "allowed_skips.txt"
 
 
 def _outside(variable: str, default: str) -> Path:
@@ -32,3 +35,71 @@ def vectors() -> Path:
 def data() -> Path:
     """The folder of outside benchmark data (MUNIMENT_TEST_DATA)."""
     return _outside("MUNIMENT_TEST_DATA", "data")
+
+
+class Tally:
+    """What became of each test, by folder, and each skip with its reason."""
+
+    def __init__(self) -> None:
+        self.results: dict[str, Counter[str]] = defaultdict(Counter)
+        self.skips: Counter[str] = Counter()
+
+    def add(self, report: pytest.TestReport) -> None:
+        """Counts a test once: by its call, or by the set-up that kept it from being called."""
+        if report.when != "call" and report.outcome == "passed":
+            return
+        folder = "/".join(report.nodeid.split("::")[0].split("/")[:2])
+        self.results[folder][report.outcome] += 1
+        if report.outcome == "skipped" and isinstance(report.longrepr, tuple):
+            self.skips[report.longrepr[2].removeprefix("Skipped: ")] += 1
+
+    def not_allowed(self) -> list[str]:
+        """Reasons for skipping that are not on the repository's list."""
+        lines = ALLOWED_SKIPS.read_text("utf-8").splitlines()
+        allowed = [line for line in lines if line and not line.startswith("#")]
+        return [why for why in self.skips if not any(why.startswith(one) for one in allowed)]
+
+
+_TALLY = pytest.StashKey[Tally]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_TALLY] = Tally()
+
+
+class _Collector:
+    """Sees every report, those of other processes too."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.tally = tally
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.tally.add(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        # A whole file that was skipped while it was read.
+        if report.skipped and isinstance(report.longrepr, tuple):
+            self.tally.skips[report.longrepr[2].removeprefix("Skipped: ")] = 1
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if not hasattr(session.config, "workerinput"):
+        session.config.pluginmanager.register(_Collector(session.config.stash[_TALLY]))
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A test of our own that was skipped for a reason that nobody allowed fails the run."""
+    if session.config.stash[_TALLY].not_allowed() and exitstatus == 0:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    tally = config.stash[_TALLY]
+    terminalreporter.section("what ran")
+    for folder, counts in sorted(tally.results.items()):
+        shown = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+        terminalreporter.write_line(f"{folder:<24}{shown}")
+    for why, count in sorted(tally.skips.items()):
+        terminalreporter.write_line(f"skipped {count:>4}: {why}")
+    for why in tally.not_allowed():
+        terminalreporter.write_line(f"NOT ALLOWED to be skipped (tests/allowed_skips.txt): {why}")
