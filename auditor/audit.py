@@ -5,27 +5,27 @@ The log's head is read first and the store copied afterwards: whatever the head 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from auditor import checks_log, checks_store, erasure
+from auditor import checks_store, erasure
+from auditor.chain import AuditedLog, audit_logs, logs_of_home, with_key_list
 from auditor.checks import check_store
 from auditor.checks_pages import Live, check_structure, place_hits
 from auditor.controls import control_scanner, control_structure
-from auditor.evidence import Asked, Entries, LogFiles, Statement, StoreRows
+from auditor.evidence import Asked, LogFiles, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome, merge
 from auditor.log_files import FOLDER, folder_files, url_files
 from auditor.residue import scan_files
 from auditor.snapshot import STORE, copy_store, read_only
 from auditor.sqlite_file import Pages
 from auditor.sqlite_pages import PageReport
-from auditor.state import check_head
 from auditor.store_rows import check_soundness, read_rows, row_numbers, unknown_tables
 from auditor.words import Indexed, check_words
-from tlog.errors import MalformedError, UnavailableError
+from tlog.errors import MalformedError
 
 if TYPE_CHECKING:
     import apsw
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 CANARY: Final = "CREATE TABLE contents"
 """Stands in every store, in the schema: a scan that does not find it has not read the store."""
-MAX_TRIES: Final = 5
 # Held back from the start, or dropped from there: found by nobody.
 _WITHHELD: Final = frozenset({"held", "refused", "discarded"})
 
@@ -58,70 +57,29 @@ class Audited:
     verified: VerifiedCheckpoint | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Log:
-    outcome: Outcome
-    files: LogFiles
-    verified: VerifiedCheckpoint | None
-    entries: Entries
-
-
 def audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequence[str] | None) -> Audited:
     """What every check has to say about the evidence. Raises MalformedError for places that are none."""
     with ExitStack() as stack:
         if places.log is not None and places.log.startswith(("http://", "https://")):
-            files = stack.enter_context(url_files(places.log))
+            logs = [(FOLDER, stack.enter_context(url_files(places.log)))]
+        elif places.log is not None:
+            logs = [(FOLDER, folder_files(Path(places.log)))]
+        elif places.home is not None:
+            logs = logs_of_home(places.home)
         else:
-            files = folder_files(_log_folder(places))
-        log = _audit_log(files, places, asked)
-        outcomes = [log.outcome]
+            raise MalformedError("expected a home or a log to audit")
+        keys, asked = with_key_list(logs[-1][1], asked, places.state)
+        log = audit_logs(logs, asked, places.state)
+        outcomes = [keys, log.outcome]
         if places.home is not None and (places.home / STORE).exists():
             outcomes += _audit_store(places.home, log, asked, tenant, needles, places.also)
         else:
             outcomes += _audit_log_alone(log, places, asked)
-        outcomes += [_compare_manifest(path, files) for path in places.manifests]
+        outcomes += [_compare_manifest(path, log.files) for path in places.manifests]
     return Audited(merge(outcomes), log.verified)
 
 
-def _log_folder(places: Places) -> Path:
-    if places.log is not None:
-        return Path(places.log)
-    if places.home is None:
-        raise MalformedError("expected a home or a log to audit")
-    return places.home / FOLDER
-
-
-def _audit_log(files: LogFiles, places: Places, asked: Asked) -> _Log:
-    """The log as of one checkpoint; read again if a newer one was published meanwhile."""
-    for _ in range(MAX_TRIES):
-        before = files.read(checks_log.CHECKPOINT)
-        pinned = replace(files, read=_pin(files, before))
-        outcome, verified = checks_log.check_checkpoint(pinned, asked)
-        if verified is None:
-            entries = checks_log.read_unproved(pinned)
-            return _Log(outcome, pinned, None, entries)
-        tree, entries = checks_log.check_tree(pinned, verified)
-        if files.read(checks_log.CHECKPOINT) == before:
-            break
-    else:
-        raise UnavailableError("the log published each time while it was read", retry_after_seconds=5)
-    outcomes = [outcome, tree]
-    if places.state is not None:
-        outcomes.append(check_head(places.state, verified, entries))
-    else:
-        note = Note(
-            "heads", "no state of earlier audits is given: a log rewritten and signed again is not noticed"
-        )
-        outcomes.append(Outcome(not_checked=(note,)))
-    return _Log(merge(outcomes), pinned, verified, entries)
-
-
-def _pin(files: LogFiles, checkpoint: bytes | None) -> Callable[[str], bytes | None]:
-    """A reader that keeps to one checkpoint, whatever is published meanwhile."""
-    return lambda path: checkpoint if path == checks_log.CHECKPOINT else files.read(path)
-
-
-def _audit_log_alone(log: _Log, places: Places, asked: Asked) -> list[Outcome]:
+def _audit_log_alone(log: AuditedLog, places: Places, asked: Asked) -> list[Outcome]:
     """What can be said of a log whose store is not at hand."""
     if places.home is not None and places.log is None:
         raise MalformedError("expected a store in the home")
@@ -131,7 +89,7 @@ def _audit_log_alone(log: _Log, places: Places, asked: Asked) -> list[Outcome]:
 
 def _audit_store(
     home: Path,
-    log: _Log,
+    log: AuditedLog,
     asked: Asked,
     tenant: str | None,
     needles: Sequence[str] | None,
@@ -151,7 +109,9 @@ def _audit_store(
     return outcomes
 
 
-def _audit_rows(pages: Pages, log: _Log, asked: Asked, tenant: str | None) -> tuple[list[Outcome], Live]:
+def _audit_rows(
+    pages: Pages, log: AuditedLog, asked: Asked, tenant: str | None
+) -> tuple[list[Outcome], Live]:
     """Every check of rows, and the numbers of the rows that are there now."""
     with read_only(pages) as connection:
         rows = read_rows(connection, tenant)

@@ -19,7 +19,7 @@ def check_store(
     """
     opened, statements = checks_store.open_statements(rows)
     outcomes = [opened, *_check_statements(rows, statements, entries, cosigned_at, asked)]
-    outcomes.append(erasure.check_erasures(rows, statements, files, asked))
+    outcomes.append(erasure.check_erasures(rows, statements, files, asked, entries))
     return merge(outcomes), statements
 
 
@@ -34,7 +34,7 @@ def _check_statements(
     # With one tenant's rows alone, an entry that is not among them says nothing.
     alone = entries if rows.tenant_id is None else Entries(0)
     return [
-        checks_store.check_signatures(statements, alone, asked),
+        checks_store.check_signatures(statements, alone, asked, entries),
         checks_store.check_places(rows, statements, entries),
         checks_store.check_sequences(rows, statements),
         checks_store.check_order(rows, statements),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from auditor.evidence import Asked, Entries, LogFiles
+from auditor.evidence import Asked, Entries, LogFiles, Span
 from auditor.findings import Finding, Note, Outcome
 from tlog.errors import Error, MalformedError
 from tlog.merkle import Frontier, leaf_hash
 from tlog.note import VerifierKey, parse_note
-from tlog.policy import VerifiedCheckpoint, verify_checkpoint
+from tlog.policy import VerifiedCheckpoint, seen_at, verify_checkpoint
 from tlog.tile import WIDTH, Tile, decode_bundle, encode_bundle, parse_path, tiles_at
 
 CHECKPOINT: Final = "checkpoint"
@@ -22,6 +22,7 @@ _CODES: Final = {
     "empty_root": "LOG_SIGNATURE",
     "cosignature": "QUORUM_NOT_MET",
     "quorum_not_met": "QUORUM_NOT_MET",
+    "frozen": "LOG_FORK",
 }
 
 
@@ -32,6 +33,7 @@ def check_checkpoint(files: LogFiles, asked: Asked) -> tuple[Outcome, VerifiedCh
         return _no_checkpoint(files, asked), None
     try:
         verified = verify_checkpoint(asked.trust.policy, data)
+        asked.trust.check_frozen(verified.checkpoint)
     except Error as error:
         code = _CODES.get(error.code, "LOG_SIGNATURE")
         return Outcome((Finding(code, f"log {CHECKPOINT}", f"{error.message}.", _numbers(error)),)), None
@@ -49,7 +51,7 @@ def check_checkpoint(files: LogFiles, asked: Asked) -> tuple[Outcome, VerifiedCh
     return Outcome(tuple(findings), (checked,), tuple(not_checked)), verified
 
 
-def check_tree(files: LogFiles, verified: VerifiedCheckpoint) -> tuple[Outcome, Entries]:
+def check_tree(files: LogFiles, verified: VerifiedCheckpoint, asked: Asked) -> tuple[Outcome, Entries]:
     """Every entry bundle and hash tile of the log, re-hashed up to the root of the checkpoint."""
     size, root = verified.checkpoint.size, verified.checkpoint.root
     entries, findings = _read_entries(files, size)
@@ -64,7 +66,10 @@ def check_tree(files: LogFiles, verified: VerifiedCheckpoint) -> tuple[Outcome, 
         findings += _locate(files, leaves, verified, [path for path, _, _ in tiles])
     checked = Note("tree", "entries hashed up to the root of the checkpoint, and every tile compared", size)
     done = (checked,) if proved else ()
-    return Outcome(tuple(findings[:MAX_FINDINGS]), done), Entries(size, tuple(entries), proved)
+    span = Span(0, size, verified.checkpoint.origin, seen_at(asked.trust.policy, verified))
+    return Outcome(tuple(findings[:MAX_FINDINGS]), done), Entries(
+        size, tuple(entries), proved, (span,) if proved else ()
+    )
 
 
 def read_unproved(files: LogFiles) -> Entries:

@@ -8,6 +8,7 @@ from typing import Final
 from auditor.evidence import Asked, Entries, EventRow, Statement, StoreRows, TenantRow
 from auditor.findings import Finding, Note, Outcome
 from memory import event
+from tlog.certificates import Logged
 from tlog.errors import Error, MalformedError, VerificationError
 from tlog.statement import parse_statement, verify_statement
 
@@ -40,26 +41,34 @@ def open_statements(rows: StoreRows) -> tuple[Outcome, tuple[Statement, ...]]:
     return Outcome(tuple(findings), checked, counts=counts), tuple(statements)
 
 
-def check_signatures(statements: Sequence[Statement], entries: Entries, asked: Asked) -> Outcome:
-    """Every statement, of the store and of the log alone, under an issuer key that was valid at its time."""
-    if not any(key.use == "issuer" for key in asked.trust.keys):
+def check_signatures(
+    statements: Sequence[Statement], entries: Entries, asked: Asked, dated: Entries | None = None
+) -> Outcome:
+    """Every statement, of the store and of the log alone, under an issuer key that was valid at its time.
+
+    The time is that of the witnesses, never the one that a statement says of itself: whoever has a key that has
+    ended could write any. `dated` are the entries that tell it, where `entries` leaves out those of others.
+    """
+    dated = entries if dated is None else dated
+    if not asked.trust.has("issuer"):
         text = (
             "no issuer key is trusted: who made the statements is not proved, only that they are in the log"
         )
         return Outcome(not_checked=(Note("signatures", text),))
     findings: list[Finding] = []
     count = 0
-    at: int | None = None
     in_store = set()
     for statement in statements:
-        at = statement.recorded_at or at
-        in_store.add(statement.row.entry)
+        row = statement.row
+        in_store.add(row.entry)
         count += 1
-        findings += _verify(statement.row.entry, at, asked, "FACT_ALTERED", statement.row.place)
+        seen = dated.seen(row.entry_index, row.entry)
+        findings += _verify(row.entry, seen, asked, "FACT_ALTERED", row.place)
     for index, entry in enumerate(entries.entries):
         if entry is not None and entry not in in_store:
             count += 1
-            findings += _verify(entry, None, asked, "ENTRY_ALTERED", f"log entry {index}")
+            seen = dated.seen(index, entry)
+            findings += _verify(entry, seen, asked, "ENTRY_ALTERED", f"log entry {index}")
     return Outcome(tuple(findings), (Note("signatures", "signatures of statements verified", count),))
 
 
@@ -87,7 +96,7 @@ def check_places(rows: StoreRows, statements: Sequence[Statement], entries: Entr
             findings.append(Finding("ORDER_ALTERED", row.place, what, {"index": row.entry_index}))
         findings += _compare(row, found, entries)
     if rows.tenant_id is None:
-        findings += _unknown_entries(places, known)
+        findings += _unknown_entries(places, known, entries.successions)
     compared = sum(1 for index in claimed if index < len(entries.entries))
     checked = Note("store and log", "statements compared with the entry at their index, both ways", compared)
     return Outcome(tuple(findings), (checked,), counts={"entries": entries.size})
@@ -257,12 +266,15 @@ def _check_names(tenants: Mapping[int, TenantRow], statements: Sequence[Statemen
         yield Finding("FACT_ALTERED", f"store.db tenants row {number}", what)
 
 
-def _verify(entry: bytes, at: int | None, asked: Asked, code: str, where: str) -> Iterator[Finding]:
+def _verify(
+    entry: bytes, seen: tuple[int | None, Logged | None], asked: Asked, code: str, where: str
+) -> Iterator[Finding]:
+    at, logged = seen
     try:
         statement = parse_statement(entry)
-        key = asked.trust.key(
-            "issuer", statement.kid, None if at is None else at // _SECOND, statement.issuer
-        )
+        # What no witness dates counts as signed now: a key whose time is over could have signed it since.
+        when = asked.now // _SECOND if at is None else at
+        key = asked.trust.key("issuer", statement.kid, when, statement.issuer, logged)
     except MalformedError:
         yield Finding(code, where, "The entry is not a signed statement.")
         return
@@ -312,9 +324,11 @@ def _compare(row: EventRow, found: int | None, entries: Entries) -> Iterator[Fin
     yield Finding("FACT_ALTERED" if entries.proved else "ENTRY_ALTERED", where, what, {"index": index})
 
 
-def _unknown_entries(places: dict[bytes, int], known: set[bytes]) -> Iterator[Finding]:
+def _unknown_entries(
+    places: dict[bytes, int], known: set[bytes], successions: frozenset[int]
+) -> Iterator[Finding]:
     for commitment, index in places.items():
-        if commitment not in known:
+        if commitment not in known and index not in successions:
             what = "The log holds a statement that the store neither opens nor has a tombstone for."
             evidence = {"commitment": commitment.hex()}
             yield Finding("WRITE_MISSING", f"log entry {index}", what, evidence)

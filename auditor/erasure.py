@@ -13,18 +13,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from auditor.evidence import Asked, ErasureRow, LogFiles, Statement, StoreRows
+from auditor.evidence import Asked, Entries, ErasureRow, LogFiles, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
 from tlog import cbor
+from tlog.certificates import Logged
 from tlog.cose import CWT_CLAIMS, CWT_ISS, KID, decode_sign1, verify_sign1
 from tlog.errors import Error, MalformedError, VerificationError
 
 FOLDER: Final = "erasures/"
+NO_ENTRIES: Final = Entries(0)
 MAX_MANIFEST_BYTES: Final = 80 * 1024 * 1024
 COMPLETE: Final = "closed_complete"
 _NAME: Final = re.compile(r"erasures/([1-9][0-9]{0,17})\.cose")
 _NOTHING_ERASED: Final = frozenset({"executing", "abandoned"})
 _SECOND: Final = 1_000_000
+_HOUR: Final = 3600 * _SECOND
 _PARTS: Final = ("entry", "link", "link_salt", "content_hash")
 
 
@@ -58,7 +61,11 @@ class _Case:
 
 
 def check_erasures(
-    rows: StoreRows, statements: Sequence[Statement], files: LogFiles, asked: Asked
+    rows: StoreRows,
+    statements: Sequence[Statement],
+    files: LogFiles,
+    asked: Asked,
+    entries: Entries = NO_ENTRIES,
 ) -> Outcome:
     """Tombstones, manifests, the statements that announce them and the store's own list, all four agreeing."""
     cases = _cases(rows, statements, files)
@@ -75,12 +82,12 @@ def check_erasures(
             findings.append(Finding("MANIFEST_ALTERED", case.place, "The file is not a manifest."))
             continue
         manifests[case.number] = manifest
-        findings += _check_signature(case, manifest, asked)
+        findings += _check_signature(case, manifest, asked, entries)
         findings += _check_document(case, manifest, present)
     findings += _check_previous(manifests)
     checked = Note("erasures", "tombstones compared with their manifests, both ways", len(cases))
     not_checked = []
-    if cases and not any(key.use == "manifest" for key in asked.trust.keys):
+    if cases and not asked.trust.has("manifest"):
         text = "no manifest key is trusted: that the manifests are the operator's is not proved"
         not_checked.append(Note("manifests", text))
     counts = {"tombstones": sum(case.tombstone is not None for case in cases), "manifests": len(manifests)}
@@ -222,14 +229,13 @@ def _check_announced(
         yield Finding("MANIFEST_ALTERED", announced.row.place, what)
 
 
-def _check_signature(case: _Case, manifest: Manifest, asked: Asked) -> Iterator[Finding]:
-    if not any(key.use == "manifest" for key in asked.trust.keys):
+def _check_signature(case: _Case, manifest: Manifest, asked: Asked, entries: Entries) -> Iterator[Finding]:
+    if not asked.trust.has("manifest"):
         return
-    times = manifest.document.get("times")
-    closed = times.get("closed_at") if isinstance(times, dict) else None
-    at = closed // _SECOND if type(closed) is int else None
+    at, logged = _seen(case.announced, manifest, entries)
+    when = asked.now // _SECOND if at is None else at
     try:
-        key = asked.trust.key("manifest", manifest.kid, at, manifest.issuer)
+        key = asked.trust.key("manifest", manifest.kid, when, manifest.issuer, logged)
     except VerificationError:
         what = "The key that signed the manifest is not trusted for manifests at its time."
         yield Finding("KEY_NOT_VALID", case.place, what)
@@ -238,6 +244,17 @@ def _check_signature(case: _Case, manifest: Manifest, asked: Asked) -> Iterator[
         verify_sign1(decode_sign1(manifest.raw, max_bytes=MAX_MANIFEST_BYTES), key)
     except Error:
         yield Finding("MANIFEST_ALTERED", case.place, "The signature of the manifest does not hold.")
+
+
+def _seen(
+    announced: Statement | None, manifest: Manifest, entries: Entries
+) -> tuple[int | None, Logged | None]:
+    """When witnesses had seen the digest of the manifest in the log; a manifest does not date itself."""
+    if announced is None or announced.link is None:
+        return None, None
+    if announced.link.details.get("digest") != manifest.digest:
+        return None, None
+    return entries.seen(announced.row.entry_index, announced.row.entry)
 
 
 def _check_document(case: _Case, manifest: Manifest, present: set[bytes]) -> Iterator[Finding]:
@@ -278,7 +295,13 @@ def _check_state(
     case: _Case, document: Mapping[str, Any], targets: Sequence[bytes], present: set[bytes]
 ) -> Iterator[Finding]:
     """`closed_complete` is said of an erasure only when everything was erased and every check was clean."""
-    if not targets:
+    # Where retention has left nothing else, the hashes of retired values are what a request erases.
+    hashes = (
+        _number(_map(document, "guard"), "entries")
+        if _map(document, "guard").get("disposition") == "erase"
+        else 0
+    )
+    if not targets and not hashes:
         what = "The erasure names no statement: it verified nothing."
         yield Finding("ERASURE_EMPTY_SCOPE", case.place, what)
     if case.row is not None and case.row.state != document.get("state"):
@@ -291,7 +314,7 @@ def _check_state(
     reasons = _list(document, "why") or _list(document, "exceptions")
     unsound = [result for result in systems if result != "verified"]
     unsound += [result for result in checks if result != "clean"]
-    if not targets or not systems or not checks or unsound or reasons:
+    if not (targets or hashes) or not systems or not checks or unsound or reasons:
         what = "The erasure is called complete, and the manifest itself names what was not verified."
         yield Finding("ERASURE_STATE_FALSE", case.place, what, {"results": len(unsound)})
     left = sum(target in present for target in targets)
@@ -301,7 +324,7 @@ def _check_state(
 
 
 def _check_detail(case: _Case, document: Mapping[str, Any]) -> Iterator[Finding]:
-    """What the store noted of the erasure before its manifest was made is what the manifest says."""
+    """What the store noted of the erasure before its manifest was made is what the manifest says, to the hour."""
     if case.row is None:
         return
     try:
@@ -316,7 +339,10 @@ def _check_detail(case: _Case, document: Mapping[str, Any]) -> Iterator[Finding]
         "erased": document.get("erased"),
         "started_at": times.get("started_at"),
     }
-    if _map_of(detail) != said:
+    noted = dict(_map_of(detail))
+    noted["started_at"] = _hour(noted.get("started_at"))
+    at = None if case.tombstone is None else case.tombstone.recorded_at
+    if noted != said or (at is not None and times.get("erased_at") != _hour(at)):
         what = "What the store noted of the erasure is not what its manifest says."
         yield Finding("ERASURE_STATE_FALSE", case.row.place, what)
 
@@ -354,6 +380,11 @@ def _map_of(value: object) -> Mapping[str, Any]:
 def _list(document: Mapping[str, Any], name: str) -> list[Any]:
     value = document.get(name)
     return list(value) if isinstance(value, list | tuple) else []
+
+
+def _hour(microseconds: object) -> object:
+    """The beginning of the hour of a time, which is all that a manifest says of it."""
+    return microseconds - microseconds % _HOUR if type(microseconds) is int else microseconds
 
 
 def _number(values: Mapping[str, Any], name: str) -> int:

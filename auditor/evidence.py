@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memory.event import Link
+from tlog.certificates import Logged
 from tlog.trust import Trust
 
 
@@ -196,17 +197,42 @@ class LogFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """The entries of one log under its checkpoint, which they lead to: from `start` on, `size` of them.
+
+    `at` is when, in seconds, the quorum of the policy had seen the checkpoint; None if no witness dates it.
+    """
+
+    start: int
+    size: int
+    origin: str
+    at: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Entries:
-    """What the log holds: the entries under its checkpoint, then those that no checkpoint covers yet.
+    """What the logs hold, one after the other: the entries under checkpoints, then those that none covers yet.
 
     An entry is None where its bundle is missing or broken.
     """
 
     size: int
-    """Entries that the checkpoint covers."""
+    """Entries that checkpoints cover."""
     entries: tuple[bytes | None, ...] = ()
     proved: bool = False
     """The entries lead to the root of the checkpoint."""
+    spans: tuple[Span, ...] = ()
+    successions: frozenset[int] = frozenset()
+    """Where a log begins with the head that the one before it ended with."""
+
+    def seen(self, index: int | None, entry: bytes) -> tuple[int | None, Logged | None]:
+        """When witnesses had seen this entry, and the tree it is in; nothing if it does not stand at `index`."""
+        if index is None or not 0 <= index < len(self.entries) or self.entries[index] != entry:
+            return None, None
+        for span in self.spans:
+            if span.start <= index < span.start + span.size:
+                return span.at, Logged(span.origin, index - span.start + 1)
+        return None, None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from tlog.errors import MalformedError, UnavailableError
 
 FOLDER: Final = "log"
 ERASURES: Final = "erasures/"
+KEY_LIST: Final = "keys.cose"
 MAX_FILE_BYTES: Final = 80 * 1024 * 1024
 TIMEOUT_SECONDS: Final = 30.0
 MAX_DEPTH: Final = 12
@@ -37,9 +38,14 @@ def url_files(url: str) -> Iterator[LogFiles]:
 
     reader = UrlReader(url)
     try:
-        yield LogFiles(lambda path: _fetch(url, path) if path.startswith(ERASURES) else reader(path), None)
+        yield LogFiles(lambda path: _fetch(url, path) if _is_own(path) else reader(path), None)
     finally:
         reader.close()
+
+
+def _is_own(path: str) -> bool:
+    """Whether a file is one that other logs do not have."""
+    return path == KEY_LIST or path.startswith(ERASURES)
 
 
 def _fetch(url: str, path: str) -> bytes | None:

@@ -13,6 +13,7 @@ from typing import Final
 
 from auditor.evidence import Entries
 from auditor.findings import Finding, Note, Outcome
+from tlog.certificates import MAX_KEY_LIST_BYTES, peek_key_list, require_extends
 from tlog.checkpoint import Checkpoint, parse_checkpoint
 from tlog.errors import Error, MalformedError, UnavailableError
 from tlog.merkle import Frontier, leaf_hash
@@ -35,6 +36,26 @@ def check_head(folder: Path, verified: VerifiedCheckpoint, entries: Entries) -> 
         _save(path, format_note(verified.note))
     text = "head that an earlier audit saw, extended by this one" if seen else "first head seen of this log"
     return Outcome(checked=(Note("heads", text, 1 if seen else 0),))
+
+
+def check_key_list(folder: Path, data: bytes) -> None:
+    """Returns if this key list, which a root certified, continues the one that was seen last; keeps it then.
+
+    Raises VerificationError otherwise. A list that ended a key is in the way of whoever has that key, and somebody
+    who shows an older one is found only by those who have seen the newer.
+    """
+    kid, key_list = peek_key_list(data)
+    name = hashlib.sha256(kid + key_list.store.encode()).hexdigest()
+    path = folder / f"{name}.keys.cose"
+    try:
+        seen = path.read_bytes()[:MAX_KEY_LIST_BYTES]
+    except FileNotFoundError:
+        seen = None
+    except OSError:
+        raise MalformedError("expected a folder of earlier audits that can be read") from None
+    if seen is not None:
+        require_extends(key_list, peek_key_list(seen)[1])
+    _save(path, data)
 
 
 def _compare(seen: Checkpoint, now: Checkpoint, entries: Sequence[bytes | None]) -> Finding | None:

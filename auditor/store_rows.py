@@ -45,6 +45,7 @@ TABLES: Final = frozenset(
         "idempotency",
         "tokens",
         "erasures",
+        "openings",
     }
 )
 MAX_STEPS: Final = 2_000_000_000

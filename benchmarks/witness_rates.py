@@ -22,7 +22,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +40,6 @@ from tlog.note import SignatureType, make_verifier_key  # noqa: E402
 
 PEER = "aics-witness==0.1.0"
 LOGS = 1000
-MANY = range(LOGS)
 NAME = "bench.invalid/log-{}"
 KEY = Ed25519PrivateKey.from_private_bytes(b"\1" * 32)
 
@@ -113,12 +113,31 @@ class Server:
             self.sizes[origin] = size + 1
             yield request(origin, size)
 
+    def cpu_seconds(self) -> float:
+        """What the process has computed so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def memory_bytes(self) -> int:
         """What the process has resident now."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
         return 0
+
+
+@dataclass(frozen=True)
+class Load:
+    """Which logs grow, over how many connections, and how many requests are under way at a time.
+
+    `at_once`: a log has several heads under way, each built on the one before it.
+    """
+
+    name: str
+    origins: list[str]
+    connections: int
+    under_way: int
+    at_once: bool = False
 
 
 @dataclass
@@ -130,14 +149,20 @@ class Connection:
     began: float = 0.0
     received: bytes = b""
 
+    def send(self, request: bytes, number: int, began: float) -> None:
+        """Sends one request; `began` is when it was first sent."""
+        self.number, self.began, self.received = number, began, b""
+        self.socket.sendall(request)
+
 
 @dataclass
 class Outcome:
     """What one run of requests gave."""
 
-    seconds: float
-    latencies: list[float]
-    statuses: dict[int, int]
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    latencies: list[float] = field(default_factory=list)
+    statuses: dict[int, int] = field(default_factory=dict)
 
     @property
     def rate(self) -> float:
@@ -148,68 +173,54 @@ class Outcome:
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def drive(
-    port: int, connections: int, requests: list[bytes], wait_for_the_last: Callable[[int], bool]
-) -> Outcome:
-    """Sends every request, each connection one at a time; a conflict is tried again when it can succeed.
+def drive(port: int, load: Load, requests: list[bytes]) -> Outcome:
+    """Sends every request, and measures until each is answered 200.
 
-    `wait_for_the_last(number)` says whether a request may only be sent again once the one before it was answered.
+    A 409 is allowed where the heads of one log are sent at once: a head that overtook the one before it is sent
+    again when that was answered. Its latency counts from the first time.
     """
     selector = selectors.DefaultSelector()
-    idle = []
-    for _ in range(connections):
-        opened = socket.create_connection(("127.0.0.1", port))
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = Connection(opened)
-        selector.register(opened, selectors.EVENT_READ, connection)
-        idle.append(connection)
-    latencies: list[float] = []
-    statuses: dict[int, int] = {}
+    free = deque(Connection(socket.create_connection(("127.0.0.1", port))) for _ in range(load.connections))
+    for connection in free:
+        connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        selector.register(connection.socket, selectors.EVENT_READ, connection)
+    outcome = Outcome()
     answered = bytearray(len(requests))
     waiting: dict[int, Connection] = {}
-    following = 0
-
-    def send(connection: Connection, number: int, began: float) -> None:
-        connection.number, connection.began, connection.received = number, began, b""
-        connection.socket.sendall(requests[number])
-
+    following, left = 0, len(requests)
     began = time.perf_counter()
-    for connection in idle:
-        if following < len(requests):
-            send(connection, following, time.perf_counter())
-            following += 1
-    left = len(requests)
     while left:
+        while following < len(requests) and load.connections - len(free) < load.under_way:
+            free.popleft().send(requests[following], following, time.perf_counter())
+            following += 1
         for key, _ in selector.select(30):
             connection = key.data
             connection.received += connection.socket.recv(65536)
             status = complete_status(connection.received)
             if status is None:
                 continue
-            statuses[status] = statuses.get(status, 0) + 1
             number = connection.number
-            if status == 409 and wait_for_the_last(number):
+            outcome.statuses[status] = outcome.statuses.get(status, 0) + 1
+            if status == 409 and load.at_once:
                 if number == 0 or answered[number - 1]:
-                    send(connection, number, connection.began)
+                    connection.send(requests[number], number, connection.began)
                 else:
                     waiting[number - 1] = connection
                 continue
             if status != 200:
                 raise SystemExit(f"answered with {status}: {connection.received[:500]!r}")
-            latencies.append(time.perf_counter() - connection.began)
+            outcome.latencies.append(time.perf_counter() - connection.began)
             answered[number] = 1
             left -= 1
+            free.append(connection)
             if number in waiting:
-                next_one = waiting.pop(number)
-                send(next_one, next_one.number, next_one.began)
-            if following < len(requests):
-                send(connection, following, time.perf_counter())
-                following += 1
-    seconds = time.perf_counter() - began
+                blocked = waiting.pop(number)
+                blocked.send(requests[blocked.number], blocked.number, blocked.began)
+    outcome.seconds = time.perf_counter() - began
     for key in list(selector.get_map().values()):
-        key.fileobj.close()  # type: ignore[union-attr]
+        key.data.socket.close()
     selector.close()
-    return Outcome(seconds, latencies, statuses)
+    return outcome
 
 
 def complete_status(data: bytes) -> int | None:
@@ -326,29 +337,22 @@ def origins() -> list[str]:
     return [NAME.format(number) for number in range(LOGS + 3)]
 
 
-@dataclass(frozen=True)
-class Scenario:
-    """A load: which logs, over how many connections, and whether a log has several heads under way."""
-
-    name: str
-    origins: list[str]
-    connections: int
-    at_once: bool = False
-
-
-SCENARIOS = (
-    Scenario("one log, in turn", [NAME.format(LOGS)], 1),
-    Scenario("one log, 16 at once", [NAME.format(LOGS + 1)], 16, True),
-    Scenario("1,000 logs", [NAME.format(number) for number in MANY], 1),
-    Scenario("1,000 logs", [NAME.format(number) for number in MANY], 16),
+LOADS = (
+    Load("one log, in turn", [NAME.format(LOGS)], 1, 1),
+    Load("one log, in turn", [NAME.format(LOGS + 1)], 16, 1),
+    Load("one log, at once", [NAME.format(LOGS + 2)], 16, 16, True),
+    Load("1,000 logs", [NAME.format(number) for number in range(LOGS)], 1, 1),
+    Load("1,000 logs", [NAME.format(number) for number in range(LOGS)], 16, 16),
 )
 
 
-def measure(server: Server, scenario: Scenario, seconds: float, guess: float) -> Outcome:
-    """One run of about so many seconds, after a guess of the rate."""
-    count = max(50, int(guess * seconds))
-    requests = list(server.next_requests(scenario.origins, count))
-    return drive(server.port, scenario.connections, requests, lambda number: scenario.at_once)
+def measure(server: Server, load: Load, seconds: float, rate: float) -> Outcome:
+    """One run that takes about so many seconds at such a rate."""
+    requests = list(server.next_requests(load.origins, max(50, int(rate * seconds))))
+    before = server.cpu_seconds()
+    outcome = drive(server.port, load, requests)
+    outcome.cpu_seconds = server.cpu_seconds() - before
+    return outcome
 
 
 def main() -> int:
@@ -370,13 +374,12 @@ def main() -> int:
         if not args.only_ours:
             servers.append(stack.enter_context(peer(folders[1])))
         found: dict[tuple[int, str], list[Outcome]] = {}
-        for number in range(args.rounds + 1):
-            for index, scenario in enumerate(SCENARIOS):
+        for _ in range(args.rounds + 1):
+            for index, load in enumerate(LOADS):
                 for server in servers:
-                    before = found.get((index, server.name), [])
-                    guess = before[-1].rate if before else 0.0
-                    outcome = measure(server, scenario, args.seconds if number else 0.2, guess)
-                    found[index, server.name] = [*before, outcome] if number != 1 else [outcome]
+                    before = found.setdefault((index, server.name), [])
+                    rate = before[-1].rate if before else 0.0
+                    before.append(measure(server, load, args.seconds, rate))
         show(found, servers)
         if args.memory:
             memory(servers[0], args.memory)
@@ -384,29 +387,33 @@ def main() -> int:
 
 
 def show(found: dict[tuple[int, str], list[Outcome]], servers: list[Server]) -> None:
-    """The table: the median over the rounds, and how many times the peer's rate ours is."""
-    print(f"{'load':<22} {'conns':>5} {'witness':<13} {'200/s':>8} {'p50 ms':>8} {'p99 ms':>8}  409s   ratio")
-    for index, scenario in enumerate(SCENARIOS):
+    """The table: medians over the rounds but the first, which found out the rates; and how often the peer's."""
+    print(
+        f"{'load':<17} {'connections':>11} {'witness':<13} {'200 a second':>12} {'p50 ms':>7} {'p99 ms':>7}"
+        f" {'CPU ms each':>11} {'409s':>6} {'times':>6}"
+    )
+    for index, load in enumerate(LOADS):
         rates = {}
         for server in servers:
-            outcomes = found[index, server.name]
-            rate = rates[server.name] = median(one.rate for one in outcomes)
-            p50, p99 = (median(one.percentile(share) for one in outcomes) * 1000 for share in (0.5, 0.99))
-            conflicts = sum(one.statuses.get(409, 0) for one in outcomes)
-            ratio = f"{rates['muniment'] / rate:.1f}" if server.name != "muniment" else ""
+            runs = found[index, server.name][1:]
+            rate = rates[server.name] = median(one.rate for one in runs)
+            p50, p99 = (median(one.percentile(share) for one in runs) * 1000 for share in (0.5, 0.99))
+            cpu = median(one.cpu_seconds / len(one.latencies) for one in runs) * 1000
+            conflicts = sum(one.statuses.get(409, 0) for one in runs)
+            times = f"{rates['muniment'] / rate:.1f}" if server.name != "muniment" else ""
             print(
-                f"{scenario.name:<22} {scenario.connections:>5} {server.name:<13} {rate:8.0f} {p50:8.2f} {p99:8.2f}  {conflicts:>4}   {ratio}"
+                f"{load.name:<17} {load.connections:>11} {server.name:<13} {rate:12.0f} {p50:7.2f} {p99:7.2f}"
+                f" {cpu:11.2f} {conflicts:>6} {times:>6}"
             )
 
 
 def memory(server: Server, requests: int) -> None:
-    """Resident memory of our witness as the requests go by."""
-    scenario = SCENARIOS[3]
+    """What our witness has resident as the requests go by."""
     done, step = 0, 20_000
     while done < requests:
-        drive(server.port, 16, list(server.next_requests(scenario.origins, step)), lambda number: False)
+        drive(server.port, LOADS[-1], list(server.next_requests(LOADS[-1].origins, step)))
         done += step
-        print(f"after {done:>9,} requests {server.memory_bytes() / 1e6:7.1f} MB resident", flush=True)
+        print(f"after {done:>9,} more requests: {server.memory_bytes() / 1e6:6.1f} MB resident", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,16 @@
-"""The shapes of answers (docs/reference): facts, receipts and scopes as plain values for JSON."""
+"""The shapes of answers: facts, receipts and scopes as plain values for JSON."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from memory.chain import locate, log_number, origin_of
+from memory.layout import CHECKPOINT, POLICY
 from memory.model import Principal
 from memory.times import format_optional, format_time
+from tlog.errors import Error
 
 if TYPE_CHECKING:
     from memory.parts import Parts
@@ -18,33 +21,68 @@ Answer = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class Published:
+    """The public checkpoint of a log, and whether it has the cosignatures that the policy of now asks for."""
+
+    size: int = 0
+    root: bytes | None = None
+    witnessed: bool = False
+
+
+@dataclass(frozen=True)
 class Receipts:
-    """The state of receipts right now. The public checkpoint is looked at once, and only if something is logged."""
+    """The state of receipts right now. A public checkpoint is looked at once, and only if something is logged."""
 
     home: Home
+    _seen: dict[int, Published] = field(default_factory=dict)
 
     def shape(self, entry_index: int | None) -> Answer:
-        """`pending` until the log has the statement, `witnessed` once a checkpoint that its policy's witnesses
-        cosigned covers it, `logged` in between and where the policy asks for no witness."""
+        """`pending` until the log has the statement, `witnessed` once a checkpoint covers it that has the quorum
+        of the policy, `logged` in between and where the policy asks for no witness."""
         if entry_index is None:
             return {"state": "pending", "entry": None}
-        covered, witnessed = self.published
-        return {
-            "state": "witnessed" if witnessed and entry_index < covered else "logged",
-            "entry": entry_index,
-        }
+        config = self.home.config
+        place = locate(config, entry_index)
+        published = self.published(place.log)
+        # Which log it is, is said only where there has been more than one.
+        log = {"log": origin_of(config, place.log)} if config.frozen else {}
+        state = "witnessed" if published.witnessed and place.index < published.size else "logged"
+        return {"state": state, "entry": place.index, **log}
 
-    @cached_property
-    def published(self) -> tuple[int, bool]:
-        """Size of the public checkpoint, and whether its policy asks for witnesses; 0 without one."""
-        from tlog.checkpoint import parse_checkpoint
-        from tlog.note import parse_note
+    def published(self, number: int | None = None) -> Published:
+        """What is public of a log of the home, of the one that grows if no other is asked for."""
+        config = self.home.config
+        log = log_number(config) if number is None else number
+        if log not in self._seen:
+            note, policy = self.home.public_storage(log).read(CHECKPOINT), self.home.files.read(POLICY)
+            known = note is not None and policy is not None
+            self._seen[log] = judge(note, policy, origin_of(config, log)) if known else Published()
+        return self._seen[log]
 
-        data = self.home.public_storage().read("checkpoint")
-        if data is None:
-            return 0, False
-        # The log makes a checkpoint public only once the policy's quorum has cosigned it.
-        return parse_checkpoint(parse_note(data).text).size, self.home.policy().quorum not in (None, "none")
+
+@lru_cache(maxsize=16)
+def judge(note: bytes, policy_text: bytes, origin: str) -> Published:
+    """What a checkpoint is worth under a policy: its own cosignatures count, not those the policy would ask for.
+
+    Of one that cannot be read nothing is published. A policy may have changed since the checkpoint was made.
+    """
+    from tlog.checkpoint import parse_checkpoint
+    from tlog.note import parse_note
+    from tlog.policy import parse_policy, verify_checkpoint
+
+    try:
+        head = parse_checkpoint(parse_note(note).text)
+        policy = parse_policy(policy_text)
+    except Error:
+        return Published()
+    witnessed = False
+    if policy.quorum is not None:
+        try:
+            verify_checkpoint(policy, note, origin)
+            witnessed = True
+        except Error:
+            witnessed = False
+    return Published(head.size, head.root, witnessed)
 
 
 def receipts(parts: Parts) -> Receipts:

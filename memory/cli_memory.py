@@ -295,12 +295,13 @@ def _receipt(memory: Any, args: argparse.Namespace) -> int:
 
 
 def _opening(memory: Any, args: argparse.Namespace) -> int:
-    data = memory.opening(args.id)
-    if args.output is not None:
-        print(  # noqa: T201 -- the command's voice for people
-            "whoever has this file can prove this content for ever, also after an erasure", file=sys.stderr
-        )
-    write_output(args, data, {"id": args.id})
+    given = memory.give_opening(args.id)
+    print(  # noqa: T201 -- the command's voice for people
+        "whoever has this file can prove this content for ever, also after an erasure; it is noted as given to"
+        f" recipient {given.recipient}",
+        file=sys.stderr,
+    )
+    write_output(args, given.file, {"id": args.id, "recipient": given.recipient})
     return 0
 
 

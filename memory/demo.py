@@ -217,9 +217,7 @@ def _erase(home: Any, facts: str | None) -> None:
     memory = desk(home)
     needles = subject_needles(facts_file(facts), PERSON)
     must(_hits(home, needles) > 0, "the scan finds the person before the erasure")
-    say(
-        f"before: a byte scan of the home finds {_hits(home, needles)} places for {len(needles)} needles"
-    )
+    say(f"before: a byte scan of the home finds {_hits(home, needles)} places for {len(needles)} needles")
     preview = memory.forget_preview(subject=PERSON)
     mentions = [one["id"] for one in preview["preview"]["mentions"]]
     count = preview["preview"]["count"]

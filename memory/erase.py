@@ -9,7 +9,6 @@ the erasing transaction: what somebody confirmed is what goes, or nothing does. 
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import string
 from collections.abc import Callable
@@ -17,12 +16,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from memory import erase_record as record
-from memory import store_erase
+from memory import erase_tenant, erase_token, store_erase, store_openings
 from memory.erase_checks import (
     Bystander,
     check_bystanders,
+    check_free_space,
     check_residue,
     check_structure,
+    cover,
     watch_bystanders,
 )
 from memory.erase_needles import Needles, take_needles
@@ -42,16 +43,14 @@ from memory.principal import require
 from memory.scope import Scope, open_scope
 from memory.times import format_time
 from memory.vault import new_number
-from tlog.errors import Error, MalformedError, RefusedError
+from tlog.errors import Error
 
 if TYPE_CHECKING:
     from memory.parts import Parts
+    from memory.rows import SelectedFact
     from memory.store_read import Snapshot
     from memory.store_write import Txn
 
-TOKEN_SECONDS: Final = 120
-_TOKEN_PURPOSE: Final = "forget"
-_MAX_TOKEN_CHARACTERS: Final = 128
 _CANARY_CHARACTERS: Final = 24
 
 
@@ -61,14 +60,19 @@ def _no_failure(_: str) -> None:
 
 @dataclass(frozen=True)
 class _Plan:
-    """An erasure that is decided on: what it takes, and how it is recorded."""
+    """An erasure that is decided on: what it takes, and how it is recorded.
+
+    `names` are what the caller called it by: the scan looks for them, too. `mentions` is None where nobody is
+    looked for elsewhere.
+    """
 
     kind: str
     basis: str
     select: Callable[[Snapshot, Scope], Selection]
     admit: Callable[[Txn, Scope, Selection], Disposition]
     ledger: Callable[[Scope], dict[str, bytes]]
-    mentions: Callable[[Snapshot, Scope, Selection], dict[str, int]]
+    mentions: Callable[[Snapshot, Scope, Selection], tuple[SelectedFact, ...] | None]
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,7 @@ class _Started:
     needles: Needles
     canary: str
     bystanders: tuple[Bystander, ...]
+    mentions: tuple[SelectedFact, ...]
 
 
 @dataclass(frozen=True)
@@ -103,16 +108,15 @@ def preview(parts: Parts, principal: Principal, **selector: Any) -> dict[str, An
     now = parts.clock()
     request = parse_request(now, **selector)
     _require(principal, request)
+    guard = request.guard or request.default_guard
     with parts.store.read() as view:
         scope = _scope(view, parts, principal)
         selection = select(view, scope, request)
+        selection.require_something(guard)
         mentions = mentioned(view, scope, request, selection)
-    guard = request.guard or request.default_guard
-    token = secrets.token_hex(32)
-    expires_at = now + TOKEN_SECONDS * 1_000_000
+        openings = store_openings.recipients_of(view, scope.tenant_id, selection.seqs)
     with parts.store.write() as txn:
-        bound = _bound(scope, principal, request, guard, selection.digest())
-        txn.add_token(scope.tenant_id, _token_hash(token), _TOKEN_PURPOSE, bound, expires_at)
+        token, expires_at = erase_token.issue(txn, scope, principal, request, selection.digest(), now)
     return {
         "preview": {
             "count": len(selection.facts),
@@ -120,8 +124,10 @@ def preview(parts: Parts, principal: Principal, **selector: Any) -> dict[str, An
             "by_status": selection.by_status(),
             "derived": selection.derived,
             "held": 0,
-            "mentions": [{"id": fact.id, "status": fact.status} for fact in mentions],
+            "mentions": _named(mentions),
             "guard": guard.name,
+            "ledger": len(selection.entries),
+            "openings": len(openings),
         },
         "confirm": token,
         "expires_at": format_time(expires_at),
@@ -144,26 +150,19 @@ def execute(
     """
     request = parse_request(parts.clock(), **selector)
     _require(principal, request)
-    if not isinstance(confirm, str) or not 1 <= len(confirm) <= _MAX_TOKEN_CHARACTERS:
-        raise MalformedError("expected confirm to be the token of a preview")
+    token = erase_token.check(confirm)
 
     def admit(txn: Txn, scope: Scope, selection: Selection) -> Disposition:
-        taken = txn.take_token(scope.tenant_id, _token_hash(confirm), _TOKEN_PURPOSE, parts.clock())
-        candidates = [Disposition("keep"), Disposition("erase"), *([request.guard] if request.guard else [])]
-        for guard in candidates:
-            if taken is not None and taken.bound == _bound(
-                scope, principal, request, guard, selection.digest()
-            ):
-                return request.guard or guard
-        raise _token_invalid()
+        return erase_token.redeem(txn, scope, principal, token, request, selection.digest(), parts.clock())
 
     plan = _Plan(
         kind=request.kind,
         basis=request.basis,
         select=lambda view, scope: select(view, scope, request),
         admit=admit,
-        ledger=lambda scope: _ledger_selector(scope, request),
-        mentions=lambda view, scope, selection: _count_mentions(view, scope, request, selection),
+        ledger=request.ledger,
+        mentions=lambda view, scope, selection: _mentions(view, scope, request, selection),
+        names=(request.name,) if request.name else (),
     )
     return _run(parts, principal, plan, failpoint)
 
@@ -189,7 +188,7 @@ def erase_superseded(parts: Parts, principal: Principal, replaced_until: int) ->
         facts = store_erase.select_superseded(view, scope.tenant_id, scope.agent_tag, replaced_until)
         if not facts:
             raise nothing_matched()
-        return complete(view, scope, facts)
+        return complete(view, scope, facts, {})
 
     plan = _Plan(
         kind="retention",
@@ -197,7 +196,7 @@ def erase_superseded(parts: Parts, principal: Principal, replaced_until: int) ->
         select=select_old,
         admit=lambda txn, scope, selection: Disposition("keep"),
         ledger=lambda scope: {},
-        mentions=lambda view, scope, selection: {},
+        mentions=lambda view, scope, selection: None,
     )
     if not count_superseded(parts, principal, replaced_until):
         return None
@@ -223,7 +222,7 @@ def _run(parts: Parts, principal: Principal, plan: _Plan, failpoint: Callable[[s
         failpoint("verified")
         finished = record.finish(parts, erased.number, outcome)
         failpoint("finished")
-    return _answer(parts, finished)
+    return _answer(parts, finished, started.mentions)
 
 
 def _start(parts: Parts, principal: Principal, plan: _Plan) -> _Started:
@@ -234,16 +233,20 @@ def _start(parts: Parts, principal: Principal, plan: _Plan) -> _Started:
     with parts.store.write() as txn:
         selection = plan.select(txn.view, scope)
         guard = plan.admit(txn, scope, selection)
+        selection.require_something(guard)
+        openings = len(store_openings.recipients_of(txn.view, scope.tenant_id, selection.seqs))
+        scope_said = {
+            "kind": plan.kind,
+            "count": len(selection.facts),
+            "derived": selection.derived,
+            "by_status": selection.by_status(),
+            **({} if mentions is None else {"mentions": len(mentions)}),
+            **({"openings": openings} if openings else {}),
+        }
         expiry = {} if guard.expires_at is None else {"expires_at": guard.expires_at}
         detail = {
             "basis": plan.basis,
-            "scope": {
-                "kind": plan.kind,
-                "count": len(selection.facts),
-                "derived": selection.derived,
-                "by_status": selection.by_status(),
-                **mentions,
-            },
+            "scope": scope_said,
             "guard": {"disposition": guard.name, "entries": 0, **expiry},
             "started_at": parts.clock(),
             "erased": {},
@@ -255,46 +258,54 @@ def _start(parts: Parts, principal: Principal, plan: _Plan) -> _Started:
             digest=selection.digest(),
             guard=guard,
             draft=draft,
-            needles=take_needles(txn.view, selection),
+            needles=take_needles(txn.view, selection, plan.names),
             canary=canary,
             bystanders=watch_bystanders(txn.view, selection.seqs),
+            mentions=mentions or (),
         )
 
 
 def _erase(parts: Parts, plan: _Plan, started: _Started) -> _Erased:
     """What went, in one transaction with the tombstone that says so."""
-    scope, detail = started.scope, started.draft.detail
+    scope, detail, guard = started.scope, started.draft.detail, started.guard
     with parts.store.write() as txn:
         selection = plan.select(txn.view, scope)
         if selection.digest() != started.digest:
-            raise _token_invalid()
+            raise erase_token.invalid()
         seqs = selection.seqs
         number, tombstone = record.add_tombstone(
             parts, txn, scope.tenant_id, selection.commitments, started.draft
         )
-        entries = store_erase.ledger_of(txn.view, scope.tenant_id, seqs=seqs, **plan.ledger(scope))
-        _dispose(txn, entries, started.guard)
+        requests = store_erase.requests_of(txn.view, scope.tenant_id, seqs)
+        _dispose(txn, selection.entries, requests, guard)
+        store_erase.drop_expired_ledger(txn, parts.clock())
         contents = store_erase.erase_contents(txn, scope.tenant_id, seqs, tombstone.seq)
+        erase_tenant.forget_if_empty(txn, txn.view.tenant_by_id(scope.tenant_id))
+        concerned = {"requests": len(requests)} if requests else {}
         facts = len(selection.facts) + len(selection.copies)
         record.set_detail(
             txn,
             number,
             {
                 **detail,
-                "guard": {**detail["guard"], "entries": len(entries)},
+                "guard": {**detail["guard"], "entries": len(selection.entries), **concerned},
                 "erased": {"contents": contents, "facts": facts},
             },
         )
-    return _Erased(number, seqs, contents, len(entries))
+    return _Erased(number, seqs, contents, len(selection.entries))
 
 
-def _dispose(txn: Txn, entries: tuple[int, ...], guard: Disposition) -> None:
-    if guard.name == "erase":
-        store_erase.erase_ledger(txn, entries)
-    elif guard.expires_at is not None:
-        store_erase.expire_ledger(txn, entries, guard.expires_at)
-    else:
+def _dispose(txn: Txn, entries: tuple[int, ...], requests: tuple[int, ...], guard: Disposition) -> None:
+    """What was decided about the hashes of retired values, and about those of the requests that brought them."""
+    if guard.name == "keep":
         store_erase.keep_ledger(txn, entries)
+        store_erase.keep_requests(txn, requests)
+        return
+    store_erase.erase_requests(txn, requests)
+    if guard.expires_at is None:
+        store_erase.erase_ledger(txn, entries)
+    else:
+        store_erase.expire_ledger(txn, entries, guard.expires_at)
 
 
 def _verify(parts: Parts, plan: _Plan, started: _Started, erased: _Erased) -> record.Outcome:
@@ -304,15 +315,18 @@ def _verify(parts: Parts, plan: _Plan, started: _Started, erased: _Erased) -> re
         bystanders = check_bystanders(view, started.bystanders)
         scope = started.scope
         left = store_erase.ledger_of(view, scope.tenant_id, seqs=erased.seqs, **plan.ledger(scope))
+    keys = erase_tenant.destroy_key(parts, scope.tenant_id)
     residue = check_residue(parts.home, parts.store, started.needles, started.canary)
+    free_space = check_free_space(parts.home)
     systems = [record.store_system(len(erased.seqs), erased.contents, structure), wal]
     if started.guard.name == "erase":
         result = {"result": "failed", "why": ["content_present"]} if left else {"result": "verified"}
         systems.append({"kind": "ledger", "method": "delete", "erased": erased.ledger_entries} | result)
-    return record.Outcome(tuple(systems), (structure, bystanders, residue))
+    checks = (structure, bystanders, cover(residue, free_space), free_space)
+    return record.Outcome(tuple(systems), checks, keys)
 
 
-def _answer(parts: Parts, finished: record.Finished) -> dict[str, Any]:
+def _answer(parts: Parts, finished: record.Finished, mentions: tuple[SelectedFact, ...]) -> dict[str, Any]:
     document = finished.document
     residue = next(check for check in document["checks"] if check["check"] == "residue")
     hits = {"found": residue.get("residue", [])}
@@ -323,11 +337,19 @@ def _answer(parts: Parts, finished: record.Finished) -> dict[str, Any]:
         "message": STATES[document["state"]],
         "why": sentences(REASONS, document["why"]),
         "guard": document["guard"]["disposition"],
-        "manifest": str(parts.home.path / "log" / finished.file),
+        "ledger": document["guard"]["entries"],
+        "mentions": _named(mentions),
+        "openings": document["scope"].get("openings", 0),
+        "manifest": str(parts.home.public_storage().folder / finished.file),
         "number": document["number"],
         "request": document["request"].hex(),
         "residue": {"result": residue["result"], **residue["counts"], **hits},
+        "checks": {check["check"]: check["result"] for check in document["checks"]},
     }
+
+
+def _named(facts: tuple[SelectedFact, ...]) -> list[dict[str, str]]:
+    return [{"id": fact.id, "status": fact.status} for fact in facts]
 
 
 # Who may, and what with
@@ -344,38 +366,11 @@ def _scope(view: Snapshot, parts: Parts, principal: Principal) -> Scope:
     return scope
 
 
-def _count_mentions(view: Snapshot, scope: Scope, request: Request, selection: Selection) -> dict[str, int]:
-    """How many other records name the subject; a request about somebody is not complete without that search."""
-    if request.kind != "subject":
-        return {}
-    return {"mentions": len(mentioned(view, scope, request, selection))}
-
-
-def _ledger_selector(scope: Scope, request: Request) -> dict[str, bytes]:
-    """What of the ledger the request concerns beside the erased facts: also what outlived facts of its scope."""
-    if request.kind == "key":
-        return {"key_tag": scope.key_tag(request.name)}
-    if request.kind == "subject":
-        return {"subject_tag": scope.subject_tag(request.name)}
-    return {"agent_tag": scope.agent_tag} if request.kind == "all" else {}
-
-
-def _bound(scope: Scope, principal: Principal, request: Request, guard: Disposition, digest: bytes) -> bytes:
-    return scope.bound_tag(
-        _TOKEN_PURPOSE, principal.client, request.kind, guard.name, str(guard.expires_at or ""), digest
-    )
-
-
-def _token_hash(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
-
-
-def _token_invalid() -> RefusedError:
-    return RefusedError(
-        "the token does not hold: it is unknown, used, older than 120 seconds or for another selection, or the"
-        " records have changed since; nothing was erased, preview again",
-        code="token_invalid",
-    )
+def _mentions(
+    view: Snapshot, scope: Scope, request: Request, selection: Selection
+) -> tuple[SelectedFact, ...] | None:
+    """Other records that name the subject; a request about somebody is not complete without that search."""
+    return mentioned(view, scope, request, selection) if request.kind == "subject" else None
 
 
 def _canary() -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from memory import event
+from memory import event, scan_process
 from memory.erase_needles import Explained, Needles, too_short
 from memory.manifest_fields import RESIDUE
 from tlog.errors import Error
@@ -73,9 +73,10 @@ def check_structure(view: Snapshot, seqs: Sequence[int]) -> Check:
 def check_residue(home: Home, store: Store, needles: Needles, canary: str) -> Check:
     """What a scan of the whole home finds of the needles that nothing kept explains."""
     try:
+        # Once also without a needle: that the files can be searched at all is part of the answer.
         results = [
             home.scan(needles.all[at : at + NEEDLES_AT_ONCE], canary=canary)
-            for at in range(0, len(needles.all), NEEDLES_AT_ONCE)
+            for at in range(0, max(len(needles.all), 1), NEEDLES_AT_ONCE)
         ]
     except Error:
         # What was to be looked for is in memory alone, so the erasure has to end here, and says so.
@@ -92,14 +93,16 @@ def _judge(home: Home, store: Store, needles: Needles, results: Sequence[ScanRes
     size_bytes = max(result.bytes_scanned for result in results)
     short = {at for at, needle in enumerate(needles.all) if too_short(needle, size_bytes)}
     telling, shared = _telling(home, store, needles, [(at, hit) for at, hit in hits if at not in short])
+    not_covered = needles.not_covered(short | shared)
     unread = max(len(result.not_read) + len(result.not_opened) for result in results)
     controls = sum(result.control_found for result in results)
     counts = {
         "files": max(result.files for result in results),
         "bytes": size_bytes,
         "needles": len(needles.all),
-        "needles_shared": shared,
+        "needles_shared": len(shared),
         "needles_not_searchable": len(short),
+        **({"records_not_covered": not_covered} if not_covered else {}),
         "controls_planted": len(results),
         "controls_found": controls,
         "files_not_searched": unread,
@@ -113,16 +116,56 @@ def _judge(home: Home, store: Store, needles: Needles, results: Sequence[ScanRes
     return check("residue", "clean", counts)
 
 
+def cover(residue: Check, free_space: Check) -> Check:
+    """The scan as it counts beside the check of free space: what it cannot tell of a record, that one has to.
+
+    A needle that is short or common is looked for in vain, or found for nothing. If then not every free byte of
+    the store is known to be zero, nothing shows that the record is gone.
+    """
+    if not residue["counts"].get("records_not_covered") or free_space["result"] == "clean":
+        return residue
+    result = "inconclusive" if residue["result"] == "clean" else residue["result"]
+    return residue | {
+        "result": result,
+        "why": sorted({*residue.get("why", ()), "needles_not_searchable"}),
+    }
+
+
+def check_free_space(home: Home) -> Check:
+    """Whether every byte of the store that belongs to no row is zero, and no old page holds a row that is gone.
+
+    The one check of what was erased that needs not to know it.
+    """
+    try:
+        pages = scan_process.pages_apart(home.path)
+    except Error:
+        return check("free_space", "not_run", {}, ["scan_not_available"])
+    counts = {
+        "pages": pages.pages,
+        "free_bytes": pages.free_bytes,
+        "pages_in_log": pages.pages_in_log,
+        "controls_planted": pages.controls_planted,
+        "controls_found": pages.controls_found,
+        "hits": sum(pages.residue.values()),
+    }
+    if pages.residue:
+        made = check("free_space", "found", counts, ["residue_found"])
+        return made | {"residue": [{"class": name, "count": n} for name, n in sorted(pages.residue.items())]}
+    if pages.damaged or pages.controls_found < pages.controls_planted:
+        return check("free_space", "inconclusive", counts, ["control_failed"])
+    return check("free_space", "clean", counts)
+
+
 def _telling(
     home: Home, store: Store, needles: Needles, hits: Sequence[tuple[int, Hit]]
-) -> tuple[list[Hit], int]:
-    """The hits that nothing kept explains, and how many needles had only such that something does."""
+) -> tuple[list[Hit], set[int]]:
+    """The hits that nothing kept explains, and the needles that had only such that something does."""
     if not hits:
-        return [], 0
+        return [], set()
     with store.read() as view:
         explained = Explained(home, view)
     telling = [(at, hit) for at, hit in hits if not explained(needles.all[at], hit)]
-    return [hit for _, hit in telling], len({at for at, _ in hits} - {at for at, _ in telling})
+    return [hit for _, hit in telling], {at for at, _ in hits} - {at for at, _ in telling}
 
 
 def _classes(hits: Sequence[Hit]) -> list[dict[str, Any]]:

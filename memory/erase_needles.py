@@ -5,14 +5,15 @@ its content, so a surviving copy of a row shows itself by it even where its word
 looked for in pieces, since a file keeps it in pages. Needles live in memory only, for as long as the erasure.
 
 A word that a kept record also says, or that is one of the store's own words, proves nothing when it is found;
-it is counted as shared. So is one too short for the size of the files: it would turn up in random bytes.
+it is counted as shared. So is one too short for the size of the files: it would turn up in random bytes. Of a
+record all of whose words are such, the scan says nothing: that no free byte is left over has to cover it.
 """
 
 from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from memory.store_read import Snapshot
     from memory.wiring import Home
 
-FIELDS: Final = ("text", "value", "key", "subject", "source", "reason")
+FIELDS: Final = ("text", "value", "key", "subject", "source", "reason", "tenant", "agent", "client")
 PIECE_CHARACTERS: Final = 64
 PIECES: Final = 16
 _LONG_CHARACTERS: Final = 200
@@ -45,10 +46,11 @@ _OWN_WORDS: Final = (
 
 @dataclass(frozen=True)
 class Needles:
-    """Words, and salts, of the erased records."""
+    """Words, and salts, of the erased records; `records` are the places in `words` of what each one says."""
 
     words: tuple[str, ...]
     salts: tuple[bytes, ...]
+    records: tuple[tuple[int, ...], ...] = ()
 
     def __repr__(self) -> str:
         return f"Needles({len(self.words)} words, {len(self.salts)} salts)"
@@ -58,22 +60,31 @@ class Needles:
         """Every needle, words first: a hit names one by its place here."""
         return (*self.words, *self.salts)
 
+    def not_covered(self, telling_nothing: Collection[int]) -> int:
+        """How many records say nothing but words that prove nothing, which are named by their places."""
+        return sum(1 for places in self.records if all(place in telling_nothing for place in places))
 
-def take_needles(view: Snapshot, selection: Selection) -> Needles:
-    """The needles of a selection, read before anything of it is deleted."""
-    words: dict[str, None] = {}
+
+def take_needles(view: Snapshot, selection: Selection, names: Sequence[str]) -> Needles:
+    """The needles of a selection, read before anything of it is deleted, and the names it was asked for by."""
+    words: dict[str, int] = {}
     salts: list[bytes] = []
+    records: list[tuple[int, ...]] = []
     for seq in selection.seqs:
         row = view.event_by_seq(seq)
         if row is None or row.content is None or row.content_salt is None:
             continue
         salts.append(row.content_salt)
-        words.update(dict.fromkeys(_words_of(decode_content(row.content))))
-    return Needles(tuple(words), tuple(salts))
+        said = _words_of(decode_content(row.content), FIELDS)
+        records.append(tuple(words.setdefault(word, len(words)) for word in said))
+    for name in names:
+        for word in _pieces(name):
+            words.setdefault(word, len(words))
+    return Needles(tuple(words), tuple(salts), tuple(records))
 
 
-def _words_of(content: Mapping[str, Any]) -> Iterator[str]:
-    for name in FIELDS:
+def _words_of(content: Mapping[str, Any], fields: Sequence[str]) -> Iterator[str]:
+    for name in fields:
         value = content.get(name)
         if isinstance(value, str) and value.strip():
             yield from _pieces(value)

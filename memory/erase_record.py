@@ -14,10 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from memory import event, store_erase
-from memory.erase_checks import Check, check, check_structure
+from memory import erase_tenant, event, store_erase, store_openings
+from memory.erase_checks import Check, check, check_free_space, check_structure
 from memory.layout import CHECKPOINT
 from memory.manifest import SCHEMA, decode_manifest, manifest_digest, sign_manifest
+from memory.manifest_fields import MAX_ITEMS
+from memory.times import whole_hour
 from tlog import cbor
 from tlog.errors import MalformedError, UnavailableError
 
@@ -45,10 +47,11 @@ _LIMITS: Final = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was found after the content went: the systems and the checks of the manifest."""
+    """What was found after the content went: the systems and the checks of the manifest, and destroyed keys."""
 
     systems: tuple[dict[str, Any], ...]
     checks: tuple[Check, ...]
+    keys: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -120,8 +123,11 @@ def finish(parts: Parts, number: int, outcome: Outcome) -> Finished:
             raise MalformedError("expected an erasure whose tombstone is written")
         tombstone = view.event_by_seq(row.tombstone_seq)
         manifest_number, previous = _last(view)
+        recipients = store_openings.recipients_of(view, row.tenant_id, _targets(view, row))
     assert tombstone is not None
     document = _document(parts, row, tombstone, outcome) | {"number": manifest_number + 1}
+    if recipients:
+        document["recipients"] = [{"recipient": one, "told": False} for one in recipients[:MAX_ITEMS]]
     if previous is not None:
         document["previous"] = previous
     home = parts.home
@@ -139,7 +145,7 @@ def finish(parts: Parts, number: int, outcome: Outcome) -> Finished:
         txn.set_meta(_MANIFEST, cbor.encode([manifest_number + 1, digest]))
         txn.set_meta(_EXECUTING, 0)
     file = manifest_path(manifest_number + 1)
-    home.public_storage().create(file, data)
+    home.create_public_file(file, data)
     if all(system["result"] == "verified" for system in outcome.systems):
         # Pages written since the scan carry no erased content, and leave the write-ahead log all the same.
         parts.store.checkpoint_truncate(0.0)
@@ -156,6 +162,8 @@ def truncate_wal(parts: Parts) -> dict[str, Any]:
     # Idle connections may have pages from before in their caches, which a later write would copy to the log.
     parts.store.close()
     emptied = parts.store.checkpoint_truncate(CHECKPOINT_SECONDS)
+    # Every other connection sees that the log began anew, and drops its pages; that one does not.
+    parts.store.close()
     system: dict[str, Any] = {"kind": "wal", "method": "truncate", "erased": 0}
     return system | ({"result": "verified"} if emptied else {"result": "inconclusive", "why": ["wal_pinned"]})
 
@@ -190,7 +198,7 @@ def recover(parts: Parts) -> None:
         lost = last > 0 and not parts.home.has_public_file(manifest_path(last))
         data = _last_manifest(view) if lost else None
     if data is not None:
-        parts.home.public_storage().create(manifest_path(last), data)
+        parts.home.create_public_file(manifest_path(last), data)
 
 
 def _needs_recovery(parts: Parts) -> bool:
@@ -209,16 +217,23 @@ def _last_manifest(view: Snapshot) -> bytes | None:
 
 
 def _structural_outcome(parts: Parts, row: ErasureRow) -> Outcome:
-    """All that can be checked once the needles are lost: that the rows are gone and the log of writes is empty."""
+    """All that can be checked once the needles are lost: that the rows are gone, and nothing is between those left."""
     with parts.store.read() as view:
-        tombstone = view.event_by_seq(row.tombstone_seq or 0)
-        assert tombstone is not None
-        targets = event.decode_link(tombstone.link).acts.get("erases", ())
-        found = (view.seq_of(row.tenant_id, target) for target in targets)
-        structure = check_structure(view, [seq for seq in found if seq is not None])
+        targets = _targets(view, row)
+        structure = check_structure(view, targets)
+    keys = erase_tenant.destroy_key(parts, row.tenant_id)
     residue = check("residue", "not_run", {}, ["crash_before_scan"])
-    store = store_system(len(targets), len(targets), structure)
-    return Outcome((store, truncate_wal(parts)), (structure, residue))
+    systems = (store_system(len(targets), len(targets), structure), truncate_wal(parts))
+    return Outcome(systems, (structure, residue, check_free_space(parts.home)), keys)
+
+
+def _targets(view: Snapshot, row: ErasureRow) -> tuple[int, ...]:
+    """The numbers of the statements that an erasure took."""
+    tombstone = view.event_by_seq(row.tombstone_seq or 0)
+    assert tombstone is not None
+    targets = event.decode_link(tombstone.link).acts.get("erases", ())
+    found = (view.seq_of(row.tenant_id, target) for target in targets)
+    return tuple(seq for seq in found if seq is not None)
 
 
 def store_system(before: int, erased: int, structure: Check) -> dict[str, Any]:
@@ -239,17 +254,11 @@ def store_system(before: int, erased: int, structure: Check) -> dict[str, Any]:
 def _document(parts: Parts, row: ErasureRow, tombstone: EventRow, outcome: Outcome) -> dict[str, Any]:
     detail = decode_detail(row.detail)
     why = {reason for part in (*outcome.systems, *outcome.checks) for reason in part.get("why", ())}
-    mentions = detail["scope"].get("mentions", 0)
-    if detail["scope"]["kind"] == "subject" and mentions:
+    if detail["scope"].get("mentions"):
         why.add("mentions_elsewhere")
-    limits = {*_LIMITS}
-    if detail["guard"]["disposition"] != "erase":
-        limits.add("ledger_kept")
-    if mentions:
-        limits.add("mentions_elsewhere")
-    if any(one["counts"].get("needles_shared") for one in outcome.checks):
-        limits.add("needles_shared")
-    assert tombstone.content is not None and tombstone.content_salt is not None
+    if any(not key["destroyed"] for key in outcome.keys):
+        why.add("system_failed")
+    assert tombstone.content is not None
     checkpoint = parts.home.public_storage().read(CHECKPOINT)
     return {
         "schema": SCHEMA,
@@ -265,20 +274,34 @@ def _document(parts: Parts, row: ErasureRow, tombstone: EventRow, outcome: Outco
             "link": tombstone.link,
             "link_salt": tombstone.link_salt,
             "content_hash": tombstone.content_hash,
-            "content": tombstone.content,
-            "content_salt": tombstone.content_salt,
         },
         "systems": list(outcome.systems),
         "checks": list(outcome.checks),
-        "limits": sorted(limits),
+        "limits": sorted(_limits(detail, outcome)),
+        # The exact times are in the store, for whoever may read it.
         "times": {
-            "started_at": detail["started_at"],
-            "erased_at": event.decode_content(tombstone.content)["recorded_at"],
-            "closed_at": parts.clock(),
+            "started_at": whole_hour(detail["started_at"]),
+            "erased_at": whole_hour(event.decode_content(tombstone.content)["recorded_at"]),
+            "closed_at": whole_hour(parts.clock()),
         },
         "log": {"origin": parts.home.origin} | ({} if checkpoint is None else {"checkpoint": checkpoint}),
         "tools": _tools(),
+    } | ({"keys": list(outcome.keys)} if outcome.keys else {})
+
+
+def _limits(detail: Mapping[str, Any], outcome: Outcome) -> set[str]:
+    """What was not looked at, cannot be, or was kept."""
+    scope, guard = detail["scope"], detail["guard"]
+    counted = {name for one in outcome.checks for name, count in one["counts"].items() if count}
+    holds = {
+        "ledger_kept": guard["disposition"] != "erase",
+        "requests_kept": guard["disposition"] == "keep" and "requests" in guard,
+        "mentions_elsewhere": bool(scope.get("mentions")),
+        "openings_given": "openings" in scope,
+        "needles_shared": "needles_shared" in counted,
+        "needles_not_searchable": "records_not_covered" in counted,
     }
+    return {*_LIMITS, *(name for name, is_so in holds.items() if is_so)}
 
 
 def state_for(why: set[str]) -> str:

@@ -8,15 +8,15 @@ done to them and to nothing else: the reason somebody gave for a retraction spea
 from __future__ import annotations
 
 import hashlib
-import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from memory import canon, store_erase
+from memory.erase_mentions import Mentions, mentions_of_subjects, mentions_of_values
 from memory.manifest_fields import BASES
 from memory.model import parse_fact_id
-from memory.times import parse_time
+from memory.times import HOUR, parse_time
 from tlog import cbor
 from tlog.errors import MalformedError, RefusedError
 
@@ -31,7 +31,7 @@ MAX_NAME_BYTES: Final = 4096
 _EXPIRE: Final = "expire="
 _MAX_COPIES: Final = 100_000
 _SHORTEST_MENTION: Final = 4
-MAX_NEEDLES: Final = 64
+MAX_VALUES: Final = 64
 
 
 @dataclass(frozen=True)
@@ -57,14 +57,26 @@ class Request:
         """A person's request takes the hashes too; removing single facts leaves them refused."""
         return Disposition("erase" if self.kind in ("subject", "all") else "keep")
 
+    def ledger(self, scope: Scope) -> dict[str, bytes]:
+        """What of the ledger it concerns beside the erased facts: also what outlived facts of its scope."""
+        if self.kind == "key":
+            return {"key_tag": scope.key_tag(self.name)}
+        if self.kind == "subject":
+            return {"subject_tag": scope.subject_tag(self.name)}
+        return {"agent_tag": scope.agent_tag} if self.kind == "all" else {}
+
 
 @dataclass(frozen=True)
 class Selection:
-    """The records an erasure takes: the facts asked for, copies of them, and acts on them alone."""
+    """The records an erasure takes: the facts asked for, copies of them, and acts on them alone.
+
+    `entries` are the row ids of the value ledger that it concerns; they may be all that is left.
+    """
 
     facts: tuple[SelectedFact, ...]
     copies: tuple[SelectedFact, ...] = ()
     acts: tuple[EventRow, ...] = ()
+    entries: tuple[int, ...] = ()
 
     @property
     def statements(self) -> tuple[tuple[int, bytes], ...]:
@@ -95,10 +107,16 @@ class Selection:
         return dict(sorted(found.items()))
 
     def digest(self) -> bytes:
-        """A digest of which statements these are and of the status of each fact."""
+        """A digest of which statements these are, of the status of each fact, and of which entries."""
         facts = [[fact.commitment, fact.status] for fact in self.facts]
         copies = [[fact.commitment, fact.status] for fact in self.copies]
-        return hashlib.sha256(cbor.encode([facts, copies, [act.commitment for act in self.acts]])).digest()
+        acts = [act.commitment for act in self.acts]
+        return hashlib.sha256(cbor.encode([facts, copies, acts, list(self.entries)])).digest()
+
+    def require_something(self, guard: Disposition) -> None:
+        """Returns unless nothing would be done: where only hashes are left, they can be erased and no more."""
+        if not self.facts and (not self.entries or guard.name != "erase"):
+            raise nothing_matched() if not self.entries else only_hashes()
 
 
 def parse_request(
@@ -155,11 +173,15 @@ def _parse_guard(text: object, now: int) -> Disposition | None:
     expires_at = parse_time(text.removeprefix(_EXPIRE), now, name="the time in guard")
     if expires_at <= now:
         raise MalformedError("expected the time in guard to lie in the future")
-    return Disposition("expire", expires_at)
+    # To the end of its hour: the manifest says it, and no time in a manifest is finer.
+    return Disposition("expire", -(-expires_at // HOUR) * HOUR)
 
 
 def select(view: Snapshot, scope: Scope, request: Request) -> Selection:
-    """The records that the request takes; RefusedError with code `nothing_matched` if there are none."""
+    """The records that the request takes, or what the ledger has of them.
+
+    Raises RefusedError with code `nothing_matched` if there is neither.
+    """
     if request.kind == "id":
         facts = _select_ids(view, scope, request.references)
     elif request.kind == "key":
@@ -168,24 +190,37 @@ def select(view: Snapshot, scope: Scope, request: Request) -> Selection:
         facts = store_erase.select_subject(view, scope.tenant_id, scope.subject_tag(request.name))
     else:
         facts = store_erase.select_everything(view, scope.tenant_id, scope.agent_tag)
-    if not facts:
+    selection = complete(view, scope, facts, request.ledger(scope))
+    if not facts and not selection.entries:
         raise nothing_matched()
-    return complete(view, scope, facts)
+    return selection
 
 
-def complete(view: Snapshot, scope: Scope, facts: tuple[SelectedFact, ...]) -> Selection:
-    """The selection of these facts, with their copies and with the acts on any of them and nothing else."""
+def complete(
+    view: Snapshot, scope: Scope, facts: tuple[SelectedFact, ...], ledger: Mapping[str, bytes]
+) -> Selection:
+    """The selection of these facts, with their copies, the acts on any of them and nothing else, and the ledger's."""
     copies = _copies(view, scope, facts)
     seqs = {fact.seq for fact in (*facts, *copies)}
     acting = store_erase.acting_seqs(view, scope.tenant_id, seqs)
     events = (view.event_by_seq(seq) for seq in acting)
-    return Selection(facts, copies, tuple(event for event in events if event is not None))
+    entries = store_erase.ledger_of(view, scope.tenant_id, seqs=sorted({*seqs, *acting}), **ledger)
+    return Selection(facts, copies, tuple(event for event in events if event is not None), entries)
 
 
 def nothing_matched() -> RefusedError:
     """The answer to an erasure of nothing, which is never a success."""
     return RefusedError(
         "nothing matched in this scope, so nothing was erased; check the spelling and the scope",
+        code="nothing_matched",
+    )
+
+
+def only_hashes() -> RefusedError:
+    """The answer where the facts are gone already and the request would leave what is left."""
+    return RefusedError(
+        "no fact matched, only keyed hashes of retired values are left, and this request keeps them; to remove"
+        " them, too, say guard erase",
         code="nothing_matched",
     )
 
@@ -228,7 +263,7 @@ def _says_same(content: Any, said: set[str], values: dict[str, list[str]]) -> bo
 
 
 def _text(content: Any) -> str:
-    return " ".join(str(content.get("text", "")).casefold().split())
+    return canon.canonical_text(str(content.get("text", "")))
 
 
 def mentioned(
@@ -236,44 +271,23 @@ def mentioned(
 ) -> tuple[SelectedFact, ...]:
     """Facts outside the selection that name its subject as words of their own; else ones that repeat its values.
 
-    A subject is looked for in every spelling that its facts have; of values, the first MAX_NEEDLES are.
+    A subject is looked for in every spelling that its facts have; of values, the first MAX_VALUES are.
     """
-    needles = _identifiers(request, selection)
-    if not needles:
+    mentions = _sought(request, selection)
+    if not mentions:
         return ()
-    found = store_erase.mentions(view, scope.tenant_id, scope.agent_tag, needles, set(selection.seqs))
-    return tuple(fact for fact in found if any(names(fact.content, needle) for needle in needles))
+    found = store_erase.select_where(
+        view, scope.tenant_id, scope.agent_tag, mentions.may_be, set(selection.seqs)
+    )
+    return tuple(fact for fact in found if mentions(fact.content))
 
 
-def _identifiers(request: Request, selection: Selection) -> list[str]:
+def _sought(request: Request, selection: Selection) -> Mentions:
     if request.kind == "all":
-        return []
+        return mentions_of_subjects(())
     if request.kind == "subject":
         subjects = {str(fact.content["subject"]) for fact in selection.facts if fact.content.get("subject")}
-        return sorted({request.name, *subjects})[:MAX_NEEDLES]
+        return mentions_of_subjects(sorted({request.name, *subjects}))
     values = {str(fact.content["value"]) for fact in selection.facts if fact.content.get("value")}
-    return [value for value in sorted(values) if len(value.strip()) >= _SHORTEST_MENTION][:MAX_NEEDLES]
-
-
-def names(content: Any, name: str) -> bool:
-    """Whether a content has `name` in it as words of its own: user-1 is not in user-10."""
-    wanted = name.strip().casefold()
-    fields = (str(content.get(field) or "").casefold() for field in ("text", "key", "value", "subject"))
-    return any(_has_word(field, wanted) for field in fields)
-
-
-def _has_word(text: str, wanted: str) -> bool:
-    at = text.find(wanted)
-    while at >= 0:
-        end = at + len(wanted)
-        before = at == 0 or not _joined(text[at - 1], wanted[0])
-        if before and (end == len(text) or not _joined(wanted[-1], text[end])):
-            return True
-        at = text.find(wanted, at + 1)
-    return False
-
-
-def _joined(left: str, right: str) -> bool:
-    """Whether two neighbours are of one word. Scripts without spaces have no bounds, so none is asked for."""
-    unspaced = "Lo" in (unicodedata.category(left), unicodedata.category(right))
-    return left.isalnum() and right.isalnum() and not unspaced
+    long_enough = [value for value in sorted(values) if len(value.strip()) >= _SHORTEST_MENTION]
+    return mentions_of_values(long_enough[:MAX_VALUES])

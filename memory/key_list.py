@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from tlog.trust import Trust
 
 DEFAULT_LIFE_SECONDS: Final = 3 * 365 * 86_400
+# A witness's clock may be behind ours, and what it cosigns must not seem older than the key that signed it.
+CLOCK_SKEW_SECONDS: Final = 300
 
 
 @cache
@@ -46,7 +48,8 @@ def read_key_list(folder: Path, config: Config) -> KeyList:
         return decode_key_list(data) if root is None else verify_key_list(data, root)
     if root is not None:
         raise MalformedError(f"expected {CERTIFIED} in the home")
-    keys = (TrustedKey(use, current_key(folder, use), config.created_at) for use in COSE_KEYS)
+    begin = max(config.created_at - CLOCK_SKEW_SECONDS, 0)
+    keys = (TrustedKey(use, current_key(folder, use), begin) for use in COSE_KEYS)
     return KeyList(config.issuer, 1, config.created_at, tuple(keys))
 
 

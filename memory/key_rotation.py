@@ -18,11 +18,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from memory.chain import frozen_logs
-from memory.home_names import CERTIFIED, COSE_KEYS, KEY_LIST, KEYS, next_key_file
+from memory.home_names import CERTIFIED, CHECKPOINT, COSE_KEYS, KEY_LIST, KEYS, next_key_file
 from memory.key_list import (
+    CLOCK_SKEW_SECONDS,
     DEFAULT_LIFE_SECONDS,
     current_key,
     next_key,
+    read_certified,
     read_key_list,
     retired_keys,
     root_of,
@@ -30,7 +32,14 @@ from memory.key_list import (
     with_next_keys,
 )
 from tlog.ascii import encode_base64
-from tlog.certificates import KeyList, encode_key_list, require_extends, sign_key_list, verify_key_list
+from tlog.certificates import (
+    KeyList,
+    decode_key_list,
+    encode_key_list,
+    require_extends,
+    sign_key_list,
+    verify_key_list,
+)
 from tlog.cose_keys import CoseKey, CoseSigner
 from tlog.errors import MalformedError, RefusedError, VerificationError
 from tlog.keys import make_cose_key, replace_key
@@ -40,8 +49,6 @@ if TYPE_CHECKING:
 
 LOCK: Final = "keys"
 ERASE_LOCK: Final = "erase"
-# A witness's clock may be behind ours, and what it cosigns must not seem older than the key.
-CLOCK_SKEW_SECONDS: Final = 300
 
 
 def rotate(home: Home, use: str, root: CoseSigner | None, deadline_seconds: float) -> dict[str, Any]:
@@ -54,11 +61,11 @@ def rotate(home: Home, use: str, root: CoseSigner | None, deadline_seconds: floa
         raise MalformedError(f"expected a use of {', '.join(COSE_KEYS)}")
     with home.files.lock(LOCK):
         _require_root(home, root)
-        if not any(key.use == use for key in retired_keys(home.path, home.key_list())):
+        if not any(key.use == use for key in retired_keys(home.path, _list(home))):
             made = make_cose_key(home.path / KEYS / next_key_file(use))
             if home.config.root is not None and root is None:
                 return {"use": use, "state": "prepared", "kid": made.kid.hex()}
-            _store(home, with_next_keys(home.path, home.key_list(), _now(home) - CLOCK_SKEW_SECONDS), root)
+            _store(home, with_next_keys(home.path, _list(home), _now(home) - CLOCK_SKEW_SECONDS), root)
             _activate(home)
         return {"use": use, "kid": current_key(home.path, use).key_id.hex()} | _complete(
             home, root, deadline_seconds
@@ -71,7 +78,7 @@ def request_key_list(home: Home, life_seconds: int, deadline_seconds: float) -> 
     Raises RefusedError with code `nothing_to_certify` where the certified list says it all already.
     """
     with home.files.lock(LOCK):
-        known = home.key_list()
+        known = _list(home)
         wanted = known
         if retired_keys(home.path, known):
             wanted = _with_ends(home, known, home.publish(deadline_seconds)["size"])
@@ -97,23 +104,19 @@ def install_key_list(
         believed = root if root_key is None else root_key
         assert believed is not None
         _install(home, data, believed)
-        return _complete_if_activated(home, deadline_seconds) | home.describe_keys()
+        return _complete_if_activated(home, deadline_seconds) | describe_keys(home)
 
 
-def certify(
-    home: Home, root: CoseSigner, life_seconds: int, deadline_seconds: float
-) -> dict[str, Any]:
+def certify(home: Home, root: CoseSigner, life_seconds: int, deadline_seconds: float) -> dict[str, Any]:
     """The same with the root at hand: what it has to sign, signed and installed."""
     payload = request_key_list(home, life_seconds, deadline_seconds)
-    from tlog.certificates import decode_key_list
-
     data = sign_key_list(root, decode_key_list(payload))
     return install_key_list(home, data, root.key, deadline_seconds)
 
 
 def describe_keys(home: Home) -> dict[str, Any]:
     """The keys of the home as plain values."""
-    key_list, root = home.key_list(), root_of(home.config)
+    key_list, root = _list(home), root_of(home.config)
     current = {(use, current_key(home.path, use).key_id) for use in COSE_KEYS}
     return {
         "number": key_list.number,
@@ -136,7 +139,7 @@ def describe_keys(home: Home) -> dict[str, Any]:
 
 def announce(home: Home) -> None:
     """Returns once the mirror and the public have the certified list, after a crash between the two, too."""
-    data = home.certified_list()
+    data = read_certified(home.path, home.config)
     if data is None or home.public_storage().read(CERTIFIED) == data:
         return
     mirror = home.mirror()
@@ -155,7 +158,7 @@ def _require_root(home: Home, root: CoseSigner | None) -> None:
 
 
 def _store(home: Home, key_list: KeyList, root: CoseSigner | None) -> None:
-    known = home.key_list()
+    known = _list(home)
     if key_list == known:
         return
     if root is None:
@@ -171,7 +174,7 @@ def _numbered(wanted: KeyList, known: KeyList) -> KeyList:
 
 
 def _install(home: Home, data: bytes, root: CoseKey) -> None:
-    new, known = verify_key_list(data, root), home.key_list()
+    new, known = verify_key_list(data, root), _list(home)
     listed = {(key.use, key.kid) for key in new.keys}
     if home.config.root is not None:
         require_extends(new, known)
@@ -181,13 +184,16 @@ def _install(home: Home, data: bytes, root: CoseKey) -> None:
     if mirror is not None:
         mirror.replace_key_list(data)
     home.files.replace(CERTIFIED, data)
-    home.set_root(encode_base64(root.encode()))
+    text = encode_base64(root.encode())
+    if home.config.root != text:
+        home.write_config(replace(home.config, root=text))
+    home.write_trust()
     home.public_storage().replace(CERTIFIED, data)
 
 
 def _activate(home: Home) -> bool:
     """Puts each prepared key that the list has in place of the one in use; whether there was one."""
-    known = {(key.use, key.kid) for key in home.key_list().keys}
+    known = {(key.use, key.kid) for key in _list(home).keys}
     activated = False
     for use, name in COSE_KEYS.items():
         key = next_key(home.path, use)
@@ -214,18 +220,18 @@ def _complete_if_activated(home: Home, deadline_seconds: float) -> dict[str, Any
 def _complete(home: Home, root: CoseSigner | None, deadline_seconds: float) -> dict[str, Any]:
     """Everything the old keys signed published, then their ends in the list."""
     size = home.publish(deadline_seconds)["size"]
-    ending = retired_keys(home.path, home.key_list())
+    ending = retired_keys(home.path, _list(home))
     ended = [key.kid.hex() for key in ending]
     if home.config.root is not None and root is None:
         return {"state": "active", "to_end": ended}
-    _store(home, _with_ends(home, home.key_list(), size), root)
+    _store(home, _with_ends(home, _list(home), size), root)
     return {"state": "rotated", "ended": ended}
 
 
 def _with_ends(home: Home, key_list: KeyList, size: int) -> KeyList:
     """The list in which the keys that are no longer in use ended with the tree of `size`, which is published."""
     until = {log.origin: log.size for log in frozen_logs(home.config)} | {home.origin: size}
-    now = max(_now(home), home.cosigned_at())
+    now = max(_now(home), _cosigned_at(home))
     for key in retired_keys(home.path, key_list):
         key_list = key_list.ending(key, now, until, now)
     return key_list
@@ -235,13 +241,15 @@ def _now(home: Home) -> int:
     return home.clock() // 1_000_000
 
 
-__all__ = [
-    "DEFAULT_LIFE_SECONDS",
-    "announce",
-    "certify",
-    "describe_keys",
-    "install_key_list",
-    "read_key_list",
-    "request_key_list",
-    "rotate",
-]
+def _list(home: Home) -> KeyList:
+    return read_key_list(home.path, home.config)
+
+
+def _cosigned_at(home: Home) -> int:
+    """When the newest cosignature on the public checkpoint was made, in seconds; 0 without one."""
+    from tlog.note import parse_note
+    from tlog.policy import verify_cosignatures
+
+    data = home.public_storage().read(CHECKPOINT)
+    lines = () if data is None else verify_cosignatures(home.policy(), parse_note(data))
+    return max((line.timestamp for line in lines), default=0)

@@ -1,4 +1,4 @@
-"""The fields of a deletion manifest, and what each may hold: numbers, times, fixed bytes, and listed words.
+"""The fields of a deletion manifest, and what each may hold: numbers, whole hours, fixed bytes, and listed words.
 
 The lists are closed on purpose. A field that took any text would one day carry a name.
 """
@@ -73,7 +73,7 @@ METHODS: Final = frozenset(
 RESULTS: Final = frozenset(
     {"verified", "not_verified", "inconclusive", "held", "failed", "not_reachable", "out_of_scope"}
 )
-CHECKS: Final = frozenset({"structure", "bystanders", "residue", "independent_count"})
+CHECKS: Final = frozenset({"structure", "bystanders", "residue", "free_space", "independent_count"})
 CHECK_RESULTS: Final = frozenset({"clean", "found", "inconclusive", "not_run"})
 # What a check or the erasing transaction counted.
 COUNTS: Final = frozenset(
@@ -96,6 +96,9 @@ COUNTS: Final = frozenset(
         "controls_planted",
         "controls_found",
         "hits",
+        "pages",
+        "pages_in_log",
+        "free_bytes",
     }
 )
 # The places a scan found something in, as `muniment audit` names them.
@@ -120,7 +123,10 @@ LIMITS: Final = frozenset(
         "who_had_an_opening",
         "paraphrases",
         "ledger_kept",
+        "requests_kept",
+        "openings_given",
         "needles_shared",
+        "needles_not_searchable",
         "mentions_elsewhere",
     }
 )
@@ -130,7 +136,8 @@ _ORIGIN: Final = re.compile(r"[!-~]{1,255}")
 _MAX_ENTRY_BYTES: Final = 65535
 _MAX_CHECKPOINT_BYTES: Final = 1 << 20
 _MAX_LINK_BYTES: Final = 64 << 20
-_MAX_ITEMS: Final = 1000
+MAX_ITEMS: Final = 1000
+_HOUR: Final = 3_600_000_000
 
 
 def check_document(document: object) -> None:
@@ -146,6 +153,13 @@ def _number(value: object, name: str) -> None:
 def _positive(value: object, name: str) -> None:
     if type(value) is not int or not 1 <= value < 1 << 63:
         raise MalformedError(f"expected {name} to be a number from 1")
+
+
+def _time(value: object, name: str) -> None:
+    _number(value, name)
+    # Finer, it would tell a reader of the log which of its entries somebody's request was.
+    if value % _HOUR:  # type: ignore[operator]  # it is a number
+        raise MalformedError(f"expected {name} to be the beginning of an hour, in microseconds")
 
 
 def _truth(value: object, name: str) -> None:
@@ -187,8 +201,8 @@ def _text(pattern: re.Pattern[str]) -> Check:
 
 def _several(item: Check) -> Check:
     def check(value: object, name: str) -> None:
-        if type(value) not in (list, tuple) or len(value) > _MAX_ITEMS:  # type: ignore[arg-type]
-            raise MalformedError(f"expected {name} to be an array of at most {_MAX_ITEMS}")
+        if type(value) not in (list, tuple) or len(value) > MAX_ITEMS:  # type: ignore[arg-type]
+            raise MalformedError(f"expected {name} to be an array of at most {MAX_ITEMS}")
         for one in value:  # type: ignore[attr-defined]
             item(one, name)
 
@@ -239,17 +253,18 @@ _DOCUMENT: Final = _record(
         "basis": _word(BASES),
         "scope": _record(
             {"kind": _word(SCOPES), "count": _number, "derived": _number},
-            {"by_status": _tally(STATUSES), "mentions": _number, "held": _number},
+            {"by_status": _tally(STATUSES), "mentions": _number, "held": _number, "openings": _positive},
         ),
-        "guard": _record({"disposition": _word(DISPOSITIONS), "entries": _number}, {"expires_at": _number}),
+        "guard": _record(
+            {"disposition": _word(DISPOSITIONS), "entries": _number},
+            {"expires_at": _time, "requests": _positive},
+        ),
         "tombstone": _record(
             {
                 "entry": _bytes(_MAX_ENTRY_BYTES),
                 "link": _bytes(_MAX_LINK_BYTES),
                 "link_salt": _fixed(32),
                 "content_hash": _fixed(32),
-                "content": _bytes(64),
-                "content_salt": _fixed(32),
             }
         ),
         "systems": _several(
@@ -274,8 +289,8 @@ _DOCUMENT: Final = _record(
         ),
         "limits": _words(LIMITS),
         "times": _record(
-            {"started_at": _number, "erased_at": _number, "closed_at": _number},
-            {"received_at": _number, "verified_at": _number, "due_at": _number},
+            {"started_at": _time, "erased_at": _time, "closed_at": _time},
+            {"received_at": _time, "verified_at": _time, "due_at": _time},
         ),
         "log": _record({"origin": _text(_ORIGIN)}, {"checkpoint": _bytes(_MAX_CHECKPOINT_BYTES)}),
         "tools": _record(
@@ -289,20 +304,20 @@ _DOCUMENT: Final = _record(
         "exceptions": _several(
             _record(
                 {"why": _word(REASONS), "count": _positive},
-                {"review_at": _number, "statements": _several(_fixed(32))},
+                {"review_at": _time, "statements": _several(_fixed(32))},
             )
         ),
         "keys": _several(_record({"key": _fixed(16), "destroyed": _truth})),
         "backups": _several(
             _record(
                 {"backup": _fixed(16), "beyond_use": _truth},
-                {"made_at": _number, "expires_at": _number},
+                {"made_at": _time, "expires_at": _time},
             )
         ),
         "recipients": _several(
             _record(
                 {"recipient": _fixed(16), "told": _truth},
-                {"told_at": _number, "acknowledged_at": _number},
+                {"told_at": _time, "acknowledged_at": _time},
             )
         ),
     },

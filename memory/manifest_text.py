@@ -20,7 +20,8 @@ REASONS: Final[Mapping[str, str]] = {
     "scan_not_available": "No scan of the files was made.",
     "residue_found": "The scan found bytes of the erased content in a file.",
     "control_failed": "The scan missed the text planted for it, or could not read a file: it shows nothing.",
-    "needles_not_searchable": "A record had no part that is long and rare enough to be looked for.",
+    "needles_not_searchable": "A record had no part that is long and rare enough to be looked for, and the check that"
+    " would cover it did not show that every free byte of the store is zero.",
     "wal_pinned": "A reader kept the write-ahead log from being emptied; it may still hold the content.",
     "content_present": "A row of an erased statement was still found.",
     "bystander_damaged": "A record outside the selection is not as it was.",
@@ -41,6 +42,12 @@ LIMITS: Final[Mapping[str, str]] = {
     "paraphrases": "The scan looks for the words that were stored, not for the same told in others.",
     "ledger_kept": "Keyed hashes of retired values were kept, so that they stay refused; whoever has the key"
     " can test a guess against them.",
+    "requests_kept": "Keyed hashes of the idempotency keys of erased writes were kept, so that a retry is answered"
+    " as erased; whoever has the key can test a guess against them.",
+    "openings_given": "Openings of the erased records were given out: whoever has one can prove what it says, for"
+    " ever. The recipients are listed by the references that each was given under.",
+    "needles_not_searchable": "Some records had no word that is long and rare enough to be looked for: that they are"
+    " gone is shown by the check that every free byte of the store is zero.",
     "needles_shared": "Some words of the erased records also stand in kept records, and prove nothing.",
     "mentions_elsewhere": "Records outside the selection name the subject and were kept.",
 }

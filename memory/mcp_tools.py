@@ -15,6 +15,7 @@ Schema = dict[str, Any]
 _TEXT: Final[Schema] = {"type": "string"}
 _MAYBE_TEXT: Final[Schema] = {"type": ["string", "null"]}
 _TIME: Final[Schema] = {"type": "string", "description": "ISO-8601 with zone, epoch seconds, or now"}
+_COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 _IDS: Final[Schema] = {"type": "array", "items": {"type": "string"}}
 
 
@@ -239,7 +240,27 @@ TOOLS: Final[tuple[Tool, ...]] = (
         title="State of the memory",
         description="How many facts there are in this scope, and the state of the transparency log behind them.",
         arguments=_object({}),
-        answer=_answer({"facts": {"type": "object"}, "log": {"type": "object"}}, ("facts",)),
+        answer=_answer(
+            {
+                "facts": {"type": "object", "additionalProperties": _COUNT},
+                "conflicts": _COUNT,
+                "log": {
+                    "type": "object",
+                    "properties": {
+                        "size": {**_COUNT, "description": "entries in the log"},
+                        "published": {**_COUNT, "description": "entries that its public checkpoint covers"},
+                        "root": {**_MAYBE_TEXT, "description": "root of that checkpoint"},
+                        "witnessed": {
+                            "type": "boolean",
+                            "description": "whether it has the cosignatures that the policy asks for",
+                        },
+                        "pending": {**_COUNT, "description": "statements that are not in the log yet"},
+                    },
+                    "required": ["size", "published", "root", "witnessed", "pending"],
+                },
+            },
+            ("facts", "log"),
+        ),
         call=_named("status"),
     ),
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memory import event
 from memory.answers import fact_shape, receipts
+from memory.chain import locate, log_number, origin_of
 from memory.layout import CHECKPOINT
 from memory.model import Principal, fact_id, parse_fact_id
 from memory.principal import require
@@ -52,11 +53,12 @@ class _Found:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a statement stands in the published log; `path` leads from it to the root of `published`."""
+    """Where a statement stands in its published log; `path` leads from it to the root of `published`."""
 
     published: VerifiedCheckpoint | None = None
     note: bytes = b""
     path: tuple[bytes, ...] | None = None
+    index: int = 0
 
 
 def provenance(parts: Parts, principal: Principal, id: str) -> dict[str, Any]:
@@ -95,16 +97,16 @@ def receipt(parts: Parts, principal: Principal, id: str, format: str = "cose") -
     row = _find(parts, principal, id).row
     home = parts.home
     place = _place(home, home.trust(), row)
-    if place.path is None or place.published is None or row.entry_index is None:
+    if place.path is None or place.published is None:
         raise UnavailableError(
             "there is no receipt yet: no public checkpoint covers the statement; publish, then ask again",
             code="pending",
         )
     if format == "tlog-proof":
-        return format_proof(TlogProof(row.entry_index, place.path, place.note, row.entry))
+        return format_proof(TlogProof(place.index, place.path, place.note, row.entry))
     head = place.published.checkpoint
-    inclusion = Inclusion(row.entry_index, head.size, head.root, place.path)
-    signed = sign_receipt(home.receipt_signer(), home.origin, parts.subject, inclusion, place.note)
+    inclusion = Inclusion(place.index, head.size, head.root, place.path)
+    signed = sign_receipt(home.receipt_signer(), head.origin, parts.subject, inclusion, place.note)
     return make_transparent(row.entry, [signed])
 
 
@@ -121,17 +123,10 @@ def _find(parts: Parts, principal: Principal, id: str) -> _Found:
         fact = view.fact(scope.tenant_id, scope.agent_tag, reference)
         if fact is None and (row.content is not None or event.decode_link(row.link).kind != "write"):
             raise _unknown()
-        lost = fact is not None and _successor_erased(view, fact)
+        lost = fact is not None and fact.end_erased
         served = fact is not None and (fact.status in SERVED_THEN or REVIEW in principal.scopes)
         acts = view.acts_on(scope.tenant_id, row.seq)
         return _Found(row, fact, acts, _clients(view, scope, acts), not served or lost, lost)
-
-
-def _successor_erased(view: Snapshot, fact: FactRow) -> bool:
-    if fact.status != "superseded" or fact.replaced_by is None:
-        return False
-    row = view.event_by_seq(fact.replaced_by)
-    return row is None or row.content is None
 
 
 def _clients(view: Snapshot, scope: Scope, acts: tuple[ActRow, ...]) -> dict[int, str | None]:
@@ -159,22 +154,30 @@ def _verify_opening(row: EventRow, statement: Statement) -> None:
 
 
 def _place(home: Home, trust: Trust, row: EventRow) -> _Place:
-    """Where the statement stands under the public checkpoint, which a policy changed since may not accept."""
-    note = home.public_storage().read(CHECKPOINT)
-    if note is None or row.entry_index is None:
+    """Where the statement stands under its log's checkpoint, which a policy changed since may not accept."""
+    if row.entry_index is None:
+        return _Place()
+    at = locate(home.config, row.entry_index)
+    note = home.public_storage(at.log).read(CHECKPOINT)
+    if note is None:
         return _Place()
     try:
-        published = verify_checkpoint(trust.policy, note, home.origin)
+        published = verify_checkpoint(trust.policy, note, origin_of(home.config, at.log))
     except VerificationError as error:
         if error.code != "quorum_not_met":
             raise
         return _Place()
     head = published.checkpoint
-    if row.entry_index >= head.size:
+    if at.index >= head.size:
         return _Place(published, note)
-    path = home.log().prove_inclusion(row.entry_index, head.size)
-    verify_inclusion(row.entry_index, head.size, leaf_hash(row.entry), path, head.root)
-    return _Place(published, note, path)
+    log = home.log_at(at.log)
+    try:
+        path = log.prove_inclusion(at.index, head.size)
+    finally:
+        if at.log != log_number(home.config):
+            log.close()
+    verify_inclusion(at.index, head.size, leaf_hash(row.entry), path, head.root)
+    return _Place(published, note, path, at.index)
 
 
 # The answer

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memory.layout import CHECKPOINT
 from tlog.ascii import encode_base64
-from tlog.errors import VerificationError
+from tlog.errors import RefusedError, VerificationError
 
 if TYPE_CHECKING:
     from memory.store import Store
@@ -31,9 +31,23 @@ def publish(home: Home, deadline_seconds: float) -> dict[str, Any]:
     `witness_quorum_not_met` if the policy's witnesses did not cosign in time: the statements are then in the
     log, and the public checkpoint is the one it was.
     """
+    log = home.log()
+    try:
+        return _publish(home, deadline_seconds)
+    except RefusedError as error:
+        # Another process let a new log take this one's place while we waited for our turn.
+        if error.code != "frozen" or home.log() is log:
+            raise
+        return _publish(home, deadline_seconds)
+
+
+def _publish(home: Home, deadline_seconds: float) -> dict[str, Any]:
     deadline = time.monotonic() + deadline_seconds
     store, log = home.parts().store, home.log()
-    home.announce_keys()
+    if home.config.root is not None:
+        from memory.key_rotation import announce
+
+        announce(home)
     with log.private.lock(_LOCK, deadline_seconds):
         drain(store, log, home.first_position)
     published = log.publish(max(deadline - time.monotonic(), 0.001))
@@ -71,7 +85,10 @@ def is_published(home: Home) -> bool:
             return False
         logged = view.last_logged_index() + 1 - home.first_position
     data = home.public_storage().read(CHECKPOINT)
-    return logged <= 0 if data is None else parse_checkpoint(parse_note(data).text).size >= logged
+    if data is None:
+        # A log that took over has its first entry to show, before any statement is in it.
+        return logged <= 0 and not home.config.frozen
+    return parse_checkpoint(parse_note(data).text).size >= logged
 
 
 def _require_same_log(store: Store, log: Log, first_position: int) -> None:

@@ -22,13 +22,14 @@ from memory.key_view import (
     state_of_fact,
     states_of_key,
 )
-from memory.model import MAX_TEXT_BYTES, Principal, Status, parse_fact_id
+from memory.model import MAX_TEXT_BYTES, Principal, Status
 from memory.principal import require
 from memory.scope import Scope, open_scope
 from memory.search import make_match, scope_token
 from memory.timeline import SERVED_THEN, FactState
 from memory.times import format_optional, format_time, parse_time
-from tlog.errors import MalformedError, RefusedError
+from tlog.ascii import encode_base64
+from tlog.errors import MalformedError
 
 if TYPE_CHECKING:
     from memory.parts import Parts
@@ -203,46 +204,31 @@ def review(parts: Parts, principal: Principal) -> Answer:
     }
 
 
-def opening(parts: Parts, principal: Principal, reference: str) -> bytes:
-    """The file that proves the content of a fact's entry to whoever holds it, also after an erasure."""
-    from memory.opening import format_opening
-
-    require(principal, "memory:read")
-    commitment = parse_fact_id(reference)
-    with parts.store.read() as view:
-        scope = open_scope(view, parts.vault, principal)
-        fact = None if scope is None else view.fact(scope.tenant_id, scope.agent_tag, commitment)
-        row = None if fact is None else view.event_by_seq(fact.seq)
-    if fact is None or row is None or row.content is None or row.content_salt is None:
-        raise MalformedError("expected the id of a fact in this scope", code="unknown_id")
-    told = fact.status in SERVED_THEN and not fact.end_erased
-    if not told and "memory:review" not in principal.scopes:
-        raise RefusedError("this fact is withheld from this caller", code="forbidden")
-    return format_opening(
-        {
-            "commitment": row.commitment,
-            "link": row.link,
-            "link_salt": row.link_salt,
-            "content": row.content,
-            "content_salt": row.content_salt,
-        }
-    )
-
-
 def status(parts: Parts, principal: Principal) -> Answer:
-    """How much there is in the caller's scope, and in the store as a whole."""
+    """How much there is in the caller's scope and in the store as a whole, and how the log stands.
+
+    Of the log: how many entries it has, size and root of its public checkpoint, whether that has the quorum of the
+    policy, and how many statements are not in the log yet.
+    """
     require(principal, "memory:read")
     with parts.store.read() as view:
         scope = open_scope(view, parts.vault, principal)
         counts = {} if scope is None else view.status_counts(scope.tenant_id, scope.agent_tag)
         open_conflicts = () if scope is None else view.open_conflicts(scope.tenant_id, scope.agent_tag)
         store = view.counts()
-    size, witnessed = receipts(parts).published
+        size = view.last_logged_index() + 1 - parts.home.first_position
+    public = receipts(parts).published()
     return {
         "facts": dict(sorted(counts.items())),
         "conflicts": len(open_conflicts),
         "store": store,
-        "log": {"published": size, "witnessed": witnessed},
+        "log": {
+            "size": size,
+            "published": public.size,
+            "root": None if public.root is None else encode_base64(public.root),
+            "witnessed": public.witnessed,
+            "pending": store["unlogged"],
+        },
         "guard": parts.guard,
         "scope": scope_shape(principal),
     }

@@ -6,8 +6,8 @@ is stored, retired, refused or held is a statement; what agrees writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from memory import canon, edge, guard, ledger, requests
@@ -15,7 +15,7 @@ from memory.answers import Answer, receipts, value_of
 from memory.key_view import STANDING, KeyView, key_now, standing_now
 from memory.model import Decision, Known, KnownFact, Principal, Proposal, Status, fact_id
 from memory.principal import require
-from memory.scope import Scope, make_scope
+from memory.scope import Scope, make_scope, open_scope
 from memory.search import make_document, scope_token
 from memory.store_write import NewFact
 from tlog.errors import MalformedError, RefusedError, UnavailableError
@@ -29,6 +29,8 @@ WAIT_SECONDS: Final = 30.0
 # Statuses that no read finds by words; such facts are indexed once a person lets them through.
 WITHHELD: Final = frozenset({"held", "refused"})
 _CURRENT: Final = frozenset({"stored", "superseded", "conflict"})
+# A reaffirmed value that another client contradicts is not current: its refusal stands until that is settled.
+_LIFTING: Final = frozenset({"stored", "superseded"})
 _STATUS_OF: Final[Mapping[str, Status]] = {
     "stored": "active",
     "superseded": "active",
@@ -52,6 +54,12 @@ class _Write:
     key_tag: bytes | None
     text_tag: bytes
     facts: tuple[FactRow, ...]
+    read: ledger.Statable | None = None
+
+    @property
+    def said(self) -> str:
+        """What the write says: its value, or its text where it has none."""
+        return self.proposal.text if self.proposal.value is None else self.proposal.value
 
     @property
     def standing(self) -> tuple[FactRow, ...]:
@@ -75,12 +83,14 @@ def remember(parts: Parts, principal: Principal, arguments: Mapping[str, Any]) -
     """
     require(principal, "memory:write")
     wait = edge.check_wait(arguments.get("wait"))
+    _check_witnesses(parts, wait)
     _check_reaffirm(principal, arguments)
     # Bad input is answered before anybody waits for the lock.
     proposal = edge.make_proposal(parts.clock(), arguments)
     idempotency_key = arguments.get("idempotency_key")
     if idempotency_key is not None:
         edge.check_idempotency_key(idempotency_key)
+    read = _read_ahead(parts, principal, proposal)
     with parts.store.write() as txn:
         tenant = txn.make_tenant(principal.tenant, parts.vault.index_tag("tenant", principal.tenant))
         scope = make_scope(parts.vault, tenant, principal.agent)
@@ -88,20 +98,16 @@ def remember(parts: Parts, principal: Principal, arguments: Mapping[str, Any]) -
         if proposal.valid_from is not None or proposal.valid_until is not None:
             # "now" is the time of the stamp, which may lie behind a clock that has gone back.
             proposal = edge.make_proposal(now, arguments)
-        write = _open(parts, principal, txn, scope, now, proposal)
+        write = replace(_open(parts, principal, txn, scope, now, proposal), read=read)
         if idempotency_key is None:
             written = _write(write, arguments.get("reaffirm"))
         else:
             request = requests.make_request(scope, principal, idempotency_key, arguments)
             written = _write_once(write, request, arguments.get("reaffirm"))
-    answer, entry_index = written.answer, written.entry_index
     if wait is not None:
-        answer["waited"] = _wait(parts)
-        with parts.store.read() as view:
-            made = view.event_by_seq(written.seq)
-        entry_index = None if made is None else made.entry_index
-    answer["receipt"] = receipts(parts).shape(entry_index)
-    return answer
+        return _waited(parts, written, wait)
+    written.answer["receipt"] = receipts(parts).shape(written.entry_index)
+    return written.answer
 
 
 def current_shape(view: KeyView) -> Answer | None:
@@ -123,8 +129,20 @@ def _check_reaffirm(principal: Principal, arguments: Mapping[str, Any]) -> None:
         raise MalformedError("expected reaffirm to be the token that a refused write answered with")
     if reason is None:
         raise MalformedError("expected a reason with reaffirm: why the refused value holds again")
-    if arguments.get("key") is None or arguments.get("value") is None:
-        raise MalformedError("expected the key and the value of the refused write with reaffirm")
+    if arguments.get("key") is None:
+        raise MalformedError(
+            "expected with reaffirm the key and the value of the refused write, or its text if it had no value"
+        )
+
+
+def _read_ahead(parts: Parts, principal: Principal, proposal: Proposal) -> ledger.Statable | None:
+    """A text without a key, read for what it may state before the lock is taken: a long one takes its time."""
+    if proposal.key is not None or parts.guard != "on":
+        return None
+    with parts.store.read() as view:
+        scope = open_scope(view, parts.vault, principal)
+        counts = frozenset() if scope is None else ledger.word_counts(view, scope)
+    return ledger.read_text(scope, proposal.text, counts) if scope is not None and counts else None
 
 
 def _write_once(write: _Write, request: requests.Request, token: str | None) -> _Written:
@@ -182,9 +200,9 @@ def _known(write: _Write, lifted: bytes | None) -> Known:
     guarded = write.parts.guard == "on"
     retired = named = False
     if guarded and write.key_tag is not None:
-        retired = ledger.is_retired(view, scope, write.key_tag, proposal.value, write.now)
+        retired = ledger.is_retired(view, scope, write.key_tag, write.said, write.now)
     elif guarded and not write.facts:
-        named = ledger.names_retired(view, scope, proposal.text, write.now)
+        named = ledger.names_retired(view, scope, proposal.text, write.read, write.now)
     return Known(
         now=write.now,
         client=write.principal.client,
@@ -221,6 +239,7 @@ def _land(write: _Write, decision: Decision, known: Known) -> _Written:
     txn, scope, proposal = write.txn, write.scope, write.proposal
     status = _STATUS_OF[decision.outcome]
     content = _content(write, decision, known)
+    lifts = () if known.lifted is None or decision.outcome not in _LIFTING else (known.lifted,)
     made = txn.add_event(
         scope.tenant,
         "write",
@@ -229,7 +248,7 @@ def _land(write: _Write, decision: Decision, known: Known) -> _Written:
         acts={
             "retires": decision.retires,
             "conflicts": decision.conflicts,
-            "lifts": () if known.lifted is None else (known.lifted,),
+            "lifts": lifts,
         },
         details={"outcome": decision.outcome, "reason": decision.reason},
     )
@@ -249,7 +268,7 @@ def _land(write: _Write, decision: Decision, known: Known) -> _Written:
     if status not in WITHHELD:
         txn.index_fact(made.seq, make_document(scope_token(scope.agent_tag), content))
     if write.key_tag is not None:
-        _settle_key(write, decision, known, made)
+        _settle_key(write, decision, lifts, made)
     answer = _answer(write, decision, made.commitment)
     if decision.reason == "echo" and "memory:reaffirm" in write.principal.scopes:
         answer["reaffirm"] = requests.issue_token(
@@ -258,14 +277,16 @@ def _land(write: _Write, decision: Decision, known: Known) -> _Written:
     return _Written(answer, made.seq)
 
 
-def _settle_key(write: _Write, decision: Decision, known: Known, made: EventRow) -> None:
+def _settle_key(write: _Write, decision: Decision, lifts: Sequence[bytes], made: EventRow) -> None:
     """Ledger and conflicts of a key after a write."""
     txn, scope, key_tag = write.txn, write.scope, write.key_tag
     assert key_tag is not None
     retired = [fact for fact in write.facts if fact.commitment in decision.retires]
-    ledger.retire(txn, scope, retired, write.proposal.value)
-    if known.lifted is not None:
-        ledger.unretire(txn, scope, key_tag, write.proposal.value)
+    if retired:
+        kept = ledger.still_said((fact for fact in write.standing if fact not in retired), write.now)
+        ledger.retire(txn, scope, retired, [*kept, write.said])
+    if lifts:
+        ledger.unretire(txn, scope, key_tag, write.said)
     if decision.conflicts:
         txn.open_conflict(made, scope.agent_tag, key_tag)
     elif any(fact.status == "conflict" for fact in retired):
@@ -317,7 +338,7 @@ def _content(write: _Write, decision: Decision, known: Known) -> dict[str, Any]:
 
 def _outlives_erasure(write: _Write) -> bool:
     return write.key_tag is not None and ledger.outlives_erasure(
-        write.txn.view, write.scope, write.key_tag, write.proposal.value
+        write.txn.view, write.scope, write.key_tag, write.said
     )
 
 
@@ -347,18 +368,38 @@ def _current_after(write: _Write, decision: Decision, commitment: bytes) -> Answ
     begun = proposal.valid_from is None or proposal.valid_from <= write.now
     if not (alone and begun and not proposal.many):
         return current_shape(key_now(view, scope.tenant_id, write.key_tag, write.now))
-    value = proposal.text if proposal.value is None else proposal.value
-    return {"id": fact_id(commitment), "value": value}
+    return {"id": fact_id(commitment), "value": write.said}
 
 
 def _may_read(write: _Write) -> bool:
     return "memory:read" in write.principal.scopes
 
 
-def _wait(parts: Parts) -> str:
-    """`published`, or why the log could not publish now; the write stands either way."""
+def _check_witnesses(parts: Parts, wait: edge.Wait | None) -> None:
+    if wait == "witnessed" and parts.home.policy().quorum is None:
+        raise MalformedError(
+            "expected a policy with a quorum to wait for: this home asks no witness; wait for logged, or set a policy"
+        )
+
+
+def _waited(parts: Parts, written: _Written, wait: edge.Wait) -> Answer:
+    """The answer to a write once it is published. It stands whatever becomes of that.
+
+    Raises UnavailableError if it waits for witnesses, and they have not cosigned in time.
+    """
+    answer = written.answer
     try:
         parts.home.publish(WAIT_SECONDS)
+        answer["waited"] = "published"
     except UnavailableError as error:
-        return error.code
-    return "published"
+        answer["waited"] = error.code
+    with parts.store.read() as view:
+        made = view.event_by_seq(written.seq)
+    answer["receipt"] = receipts(parts).shape(None if made is None else made.entry_index)
+    if wait == "witnessed" and answer["receipt"]["state"] != "witnessed":
+        code = "witness_quorum_not_met" if answer["waited"] == "published" else str(answer["waited"])
+        raise UnavailableError(
+            f"the write is stored ({answer['id']}, {answer['outcome']}) and not witnessed yet; publish again later",
+            code=code,
+        )
+    return answer

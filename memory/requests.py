@@ -60,7 +60,9 @@ def make_request(
     scope: Scope, principal: Principal, idempotency_key: str, arguments: Mapping[str, Any]
 ) -> Request:
     """The request of a caller: its idempotency keys are its own."""
-    body = {name: arguments[name] for name in _BODY if arguments.get(name) not in (None, False)}
+    given = ((name, arguments.get(name)) for name in _BODY)
+    # By identity: the start of 1970 is a time, and 0 equals False.
+    body = {name: value for name, value in given if value is not None and value is not False}
     return Request(
         scope.request_tag(principal.client, idempotency_key), scope.bound_tag("body", cbor.encode(body))
     )
@@ -137,7 +139,7 @@ def _bound(
     scope: Scope, principal: Principal, refusal: bytes, proposal: Proposal, standing: Sequence[FactRow]
 ) -> bytes:
     key = canon.canonical_key(proposal.key or "")
-    value = canon.canonical_value(proposal.value or "")
+    value = canon.canonical_value(proposal.text if proposal.value is None else proposal.value)
     records = b"".join(sorted(fact.commitment for fact in standing))
     return scope.bound_tag(TOKEN_PURPOSE, principal.client, refusal, key, value.kind, value.form, records)
 

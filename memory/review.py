@@ -57,6 +57,12 @@ class _Act:
         found = self.txn.view.facts_of_key(self.scope.tenant_id, fact.key_tag, STANDING)
         return tuple(other for other in found if other.seq != fact.seq)
 
+    def retire(self, ended: Sequence[FactRow]) -> None:
+        """Notes what facts of one key said, once the statement that ended them is made."""
+        for key_tag in {fact.key_tag for fact in ended if fact.key_tag is not None}:
+            standing = self.txn.view.facts_of_key(self.scope.tenant_id, key_tag, STANDING)
+            ledger.retire(self.txn, self.scope, ended, ledger.still_said(standing, self.now))
+
     def answer(self, fact: FactRow, status: str, made: EventRow) -> Answer:
         """What an act answers: the fact, its new status, and the receipt of the act."""
         receipt = receipts(self.parts).shape(made.entry_index)
@@ -79,7 +85,7 @@ def retract(parts: Parts, principal: Principal, reference: object) -> Answer:
         ended = [fact, *_said_ahead([fact], act.key_facts(fact))]
         made = act.state("retract", {"retracts": [one.commitment for one in ended], "keeps": keeps})
         if fact.status != "history":
-            ledger.retire(txn, act.scope, ended, None)
+            act.retire(ended)
         _close_conflict(act, ended, made)
         return act.answer(fact, "retracted", made)
 
@@ -105,7 +111,9 @@ def resolve(parts: Parts, principal: Principal, conflict: object, keep: object) 
         made = act.state(
             "resolve", {"keeps": [kept.commitment], "retires": [fact.commitment for fact in others]}
         )
-        ledger.retire(txn, act.scope, others, kept.content.get("value"))
+        act.retire(others)
+        # Somebody with the right to settle it says that this one holds, whatever it was before.
+        ledger.unretire(txn, act.scope, row.key_tag, ledger.said(kept.content))
         txn.close_conflict(act.scope.tenant_id, row.key_tag, made.seq)
         return act.answer(kept, "active", made)
 
@@ -156,7 +164,7 @@ def reaffirm(parts: Parts, principal: Principal, reference: object, reason: obje
         admission = _admit(act, fact, lifted=fact.commitment)
         made = act.state("reaffirm", {"lifts": [fact.commitment], "retires": admission.retires}, reason=why)
         assert fact.key_tag is not None
-        ledger.unretire(txn, act.scope, fact.key_tag, fact.content.get("value"))
+        ledger.unretire(txn, act.scope, fact.key_tag, ledger.said(fact.content))
         _let_through(act, admission, made)
         return act.answer(fact, "active", made)
 
@@ -189,7 +197,7 @@ def _admit(act: _Act, fact: FactRow, lifted: bytes | None) -> _Admission:
     )
     standing = act.key_facts(fact)
     retired = fact.key_tag is not None and ledger.is_retired(
-        act.txn.view, act.scope, fact.key_tag, proposal.value, act.now
+        act.txn.view, act.scope, fact.key_tag, ledger.said(content), act.now
     )
     known = Known(
         now=act.now,
@@ -203,6 +211,11 @@ def _admit(act: _Act, fact: FactRow, lifted: bytes | None) -> _Admission:
         raise RefusedError(decision.message, code=str(decision.reason))
     if decision.outcome == "agreed":
         raise RefusedError("a record says the same already; discard this one", code="agreed")
+    if decision.outcome == "history":
+        raise RefusedError(
+            "this one is about the past, and would not be current: discard it, and write it again without provisional",
+            code="history",
+        )
     return _Admission(fact, tuple(other for other in standing if other.commitment in decision.retires))
 
 
@@ -210,19 +223,17 @@ def _let_through(act: _Act, admission: _Admission, made: EventRow) -> None:
     """What follows once a withheld fact is served: it is found by words, and what it replaced is retired."""
     fact = admission.fact
     act.txn.index_fact(fact.seq, make_document(scope_token(act.scope.agent_tag), fact.content))
-    ledger.retire(act.txn, act.scope, admission.replaced, fact.content.get("value"))
+    act.retire(admission.replaced)
     _close_conflict(act, admission.replaced, made)
 
 
 def _said_ahead(ended: Sequence[FactRow], standing: Sequence[FactRow]) -> list[FactRow]:
     """Facts that would bring an ended value back by themselves: written ahead, they say it from a later time on."""
-    values = [fact.content["value"] for fact in ended if fact.content.get("value") is not None]
+    values = [ledger.said(fact.content) for fact in ended]
     return [
         fact
         for fact in standing
-        if fact not in ended
-        and fact.content.get("value") is not None
-        and any(canon.same_value(fact.content["value"], value) for value in values)
+        if fact not in ended and any(canon.same_value(ledger.said(fact.content), value) for value in values)
     ]
 
 

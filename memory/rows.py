@@ -127,8 +127,9 @@ class ConflictRow:
 
 @dataclass(frozen=True, slots=True)
 class LedgerHit:
-    """A retired value that a span of text states: the key it was retired for."""
+    """A retired value that was looked for, and a key that it was retired for."""
 
+    value_tag: bytes
     key_tag: bytes
     name_tags: tuple[bytes, ...]
 

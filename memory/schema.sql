@@ -10,8 +10,8 @@ CREATE TABLE meta (
 CREATE TABLE tenants (
   id INTEGER PRIMARY KEY,
   number BLOB NOT NULL UNIQUE,          -- 16 random bytes: the tenant as links know it
-  name_tag BLOB NOT NULL UNIQUE,
-  name TEXT NOT NULL,
+  name_tag BLOB NOT NULL UNIQUE,        -- random once nothing of the tenant is left
+  name TEXT NOT NULL,                   -- empty once nothing of the tenant is left
   last_seq INTEGER NOT NULL DEFAULT 0
 );
 
@@ -63,7 +63,7 @@ CREATE TABLE facts (
   declared INTEGER NOT NULL,            -- 1 if the writer said since when it holds
   valid_until INTEGER,
   recorded_at INTEGER NOT NULL,
-  replaced_at INTEGER,
+  replaced_at INTEGER,                  -- to the hour alone once the statement that tells it is erased
   replaced_by INTEGER,                  -- seq of the event that retired or retracted it
   end_erased INTEGER NOT NULL DEFAULT 0 -- 1 once that event's content is erased: it is served no more
 );
@@ -100,6 +100,7 @@ CREATE INDEX ledger_agent ON ledger (tenant, agent_tag, word_count);
 CREATE INDEX ledger_source ON ledger (tenant, source) WHERE source IS NOT NULL;
 CREATE INDEX ledger_subject ON ledger (tenant, subject_tag) WHERE subject_tag IS NOT NULL;
 
+-- A row goes with the last fact of its key: nothing would be left to show what its hash is of.
 CREATE TABLE conflicts (
   seq INTEGER PRIMARY KEY,              -- of the statement that opened it
   tenant INTEGER NOT NULL,
@@ -109,12 +110,14 @@ CREATE TABLE conflicts (
 );
 CREATE UNIQUE INDEX conflicts_open ON conflicts (tenant, key_tag) WHERE closed_by IS NULL;
 CREATE INDEX conflicts_agent ON conflicts (tenant, agent_tag, seq) WHERE closed_by IS NULL;
+CREATE INDEX conflicts_key ON conflicts (tenant, key_tag);
 
 CREATE TABLE idempotency (
   id INTEGER PRIMARY KEY,
   tenant INTEGER NOT NULL,
   request_tag BLOB NOT NULL,            -- keyed hash of (agent, idempotency key)
-  body_tag BLOB NOT NULL,               -- keyed hash of the whole proposal; empty once its statement is erased
+  body_tag BLOB NOT NULL,               -- keyed hash of the whole proposal; empty once its statement is erased and
+                                        -- the request's own hash was kept, else the row goes
   seq INTEGER NOT NULL,                 -- the statement it made or agreed with
   answer TEXT NOT NULL                  -- outcome and reason codes, commitments: no content
 );
@@ -133,6 +136,16 @@ CREATE TABLE tokens (
 );
 CREATE UNIQUE INDEX tokens_hash ON tokens (tenant, token_hash);
 CREATE INDEX tokens_expiry ON tokens (expires_at);
+
+-- To whom openings were given, by random references: whoever has one can prove that content for ever.
+CREATE TABLE openings (
+  id INTEGER PRIMARY KEY,
+  tenant INTEGER NOT NULL,
+  seq INTEGER NOT NULL,                 -- the statement that it opens
+  recipient BLOB NOT NULL,              -- 16 random bytes
+  given_at INTEGER NOT NULL             -- to the hour
+);
+CREATE INDEX openings_seq ON openings (tenant, seq);
 
 -- Erasures: `executing` is durable before anything is deleted.
 CREATE TABLE erasures (

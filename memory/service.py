@@ -1,7 +1,6 @@
 """The facade: one handle on one home for one caller. Every surface speaks to this and to nothing below it.
 
-Each method gives a dict that is ready for JSON, in the shapes of docs/reference; `receipt` and `opening` give
-bytes. Who asks is bound when the handle is made: no argument widens it.
+Each method gives a dict that is ready for JSON; `receipt` and `opening` give bytes. Who asks is bound when the handle is made: no argument widens it.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from memory.remember import remember
 from memory.times import parse_duration
 
 if TYPE_CHECKING:
+    from memory.give_opening import Given
     from memory.parts import Parts
 
 PUBLISH_SECONDS: Final = 10.0
@@ -116,7 +116,7 @@ class Memory:
         return provenance.provenance(self._parts, self._principal, id)
 
     def status(self) -> Answer:
-        """Counts of the caller's scope and of the store."""
+        """Counts of the caller's scope and of the store, and how the log stands."""
         return reads.status(self._parts, self._principal)
 
     # Disagreement and review
@@ -214,7 +214,13 @@ class Memory:
 
     def opening(self, id: str) -> bytes:
         """What proves the content of a fact's entry to whoever holds it, also after an erasure."""
-        return reads.opening(self._parts, self._principal, id)
+        return self.give_opening(id).file
+
+    def give_opening(self, id: str) -> Given:
+        """The same, with the reference under which it is noted that somebody has it."""
+        from memory.give_opening import give_opening
+
+        return give_opening(self._parts, self._principal, id)
 
     def publish(self) -> Answer:
         """Size, root and state of the log once every statement up to now is in it."""

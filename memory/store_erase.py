@@ -6,12 +6,13 @@ the content; so the content goes last. What remains of a statement is free of co
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from memory.event import decode_content
 from memory.rows import SelectedFact
 from memory.search import make_document, scope_token
+from memory.times import HOUR
 from tlog.errors import MalformedError
 
 if TYPE_CHECKING:
@@ -63,37 +64,38 @@ def select_everything(view: Snapshot, tenant_id: int, agent_tag: bytes) -> tuple
 def select_superseded(
     view: Snapshot, tenant_id: int, agent_tag: bytes, replaced_until: int
 ) -> tuple[SelectedFact, ...]:
-    """The facts of a scope that were superseded at or before a time, in order."""
+    """The facts of a scope that were superseded at or before a time, in order.
+
+    Of one whose successor is erased the hour alone is known: it counts from the end of it, yet not after now.
+    """
+    ended = "CASE WHEN f.end_erased THEN min(f.replaced_at + ?, ?) ELSE f.replaced_at END"
     return _selected(
         view,
-        "f.tenant = ? AND f.agent_tag = ? AND f.status = 'superseded' AND f.replaced_at <= ?",
-        (tenant_id, agent_tag, replaced_until),
+        f"f.tenant = ? AND f.agent_tag = ? AND f.status = 'superseded' AND {ended} <= ?",
+        (tenant_id, agent_tag, HOUR, view.last_recorded_at(), replaced_until),
     )
 
 
-def mentions(
-    view: Snapshot, tenant_id: int, agent_tag: bytes, needles: Sequence[str], exclude: Collection[int]
+def select_where(
+    view: Snapshot,
+    tenant_id: int,
+    agent_tag: bytes,
+    may_be: Callable[[bytes], bool],
+    exclude: Collection[int],
 ) -> tuple[SelectedFact, ...]:
-    """Other facts of a scope whose key, value, subject or text contains one of the needles, whatever its case.
+    """Other facts of a scope of which `may_be` says so by the bytes of their content.
 
     Reads every content of the scope: a preview may take its time, an index of substrings would be one more
     thing to erase.
     """
-    wanted = tuple(needle.casefold() for needle in needles if needle.strip())
-    if not wanted:
-        return ()
     rows = view.rows(
         f"{_SELECTED} WHERE f.tenant = ? AND f.agent_tag = ? ORDER BY f.seq", tenant_id, agent_tag
     )
-    found = []
-    for seq, commitment, status, encoded in rows:
-        # Texts stand in CBOR as their UTF-8: what does not occur in the bytes occurs in no field.
-        whole = encoded.decode("utf-8", "replace").casefold()
-        if seq not in exclude and any(needle in whole for needle in wanted):
-            fact = SelectedFact(seq, commitment, status, decode_content(encoded))
-            if _mentions(fact, wanted):
-                found.append(fact)
-    return tuple(found)
+    return tuple(
+        SelectedFact(seq, commitment, status, decode_content(encoded))
+        for seq, commitment, status, encoded in rows
+        if seq not in exclude and may_be(encoded)
+    )
 
 
 def acting_seqs(view: Snapshot, tenant_id: int, seqs: Collection[int]) -> tuple[int, ...]:
@@ -117,8 +119,10 @@ def acting_seqs(view: Snapshot, tenant_id: int, seqs: Collection[int]) -> tuple[
 def erase_contents(txn: Txn, tenant_id: int, seqs: Collection[int], closed_by: int) -> int:
     """How many contents are gone, with all that was derived from them, once the transaction commits.
 
-    `closed_by` is the tombstone: it settles conflicts that it leaves without a fact.
+    `closed_by` is the tombstone: it settles conflicts that it leaves without a fact in conflict. What becomes of
+    requests and of the ledger is for the caller to say.
     """
+    key_tags = {tag for seq in seqs for (tag,) in _key_tags(txn.view, tenant_id, seq)}
     erased = 0
     for seq in sorted(set(seqs)):
         erased += _erase_one(txn, tenant_id, seq)
@@ -127,7 +131,33 @@ def erase_contents(txn: Txn, tenant_id: int, seqs: Collection[int], closed_by: i
            (SELECT 1 FROM facts f WHERE f.tenant = ?2 AND f.key_tag = conflicts.key_tag AND f.status = 'conflict')""",
         (closed_by, tenant_id),
     )
+    for key_tag in sorted(key_tags):
+        # Without a fact of its key, the hash in such a row would confirm a guess of what it was.
+        txn.connection.execute(
+            """DELETE FROM conflicts WHERE tenant = ?1 AND key_tag = ?2
+               AND NOT EXISTS (SELECT 1 FROM facts f WHERE f.tenant = ?1 AND f.key_tag = ?2)""",
+            (tenant_id, key_tag),
+        )
     return erased
+
+
+def requests_of(view: Snapshot, tenant_id: int, seqs: Iterable[int]) -> tuple[int, ...]:
+    """Row ids of the requests that made these statements or agreed with them."""
+    return tuple(
+        row[0]
+        for seq in sorted(set(seqs))
+        for row in view.rows("SELECT id FROM idempotency WHERE tenant = ? AND seq = ?", tenant_id, seq)
+    )
+
+
+def keep_requests(txn: Txn, ids: Iterable[int]) -> None:
+    """A retry of these requests is answered `erased`: the keyed hash of each idempotency key stays."""
+    _each(txn, "UPDATE idempotency SET body_tag = x'', answer = '' WHERE id = ?", ids)
+
+
+def erase_requests(txn: Txn, ids: Iterable[int]) -> None:
+    """A retry of these requests is a new write."""
+    _each(txn, "DELETE FROM idempotency WHERE id = ?", ids)
 
 
 def ledger_of(
@@ -185,6 +215,27 @@ def drop_expired_ledger(txn: Txn, now: int) -> int:
     return txn.connection.changes()
 
 
+def holds_anything(view: Snapshot, tenant_id: int) -> bool:
+    """Whether a fact, a retired value or a request of a tenant is left."""
+    return any(
+        view.one(f"SELECT 1 FROM {table} WHERE tenant = ? LIMIT 1", tenant_id) is not None
+        for table in ("facts", "ledger", "idempotency")
+    )
+
+
+def contents_of(view: Snapshot, tenant_id: int) -> tuple[bytes, ...]:
+    """The contents that are left of a tenant, those of tombstones and manifests among them."""
+    rows = view.rows(
+        "SELECT c.content FROM events e CROSS JOIN contents c ON c.seq = e.seq WHERE e.tenant = ?", tenant_id
+    )
+    return tuple(content for (content,) in rows)
+
+
+def forget_tenant(txn: Txn, tenant_id: int, name_tag: bytes) -> None:
+    """The name of a tenant is gone, and it is found by none: `name_tag` is random."""
+    txn.connection.execute("UPDATE tenants SET name = '', name_tag = ? WHERE id = ?", (name_tag, tenant_id))
+
+
 def start_erasure(txn: Txn, tenant_id: int, request: bytes, detail: bytes) -> int:
     """The number of a new erasure, in the state `executing`."""
     number = txn.view.rows("SELECT coalesce(max(number), 0) + 1 FROM erasures")[0][0]
@@ -236,26 +287,31 @@ def _erase_one(txn: Txn, tenant_id: int, seq: int) -> int:
     txn.connection.execute("DELETE FROM facts WHERE seq = ?", (seq,))
     txn.connection.execute("DELETE FROM contents WHERE seq = ?", (seq,))
     txn.connection.execute("DELETE FROM tokens WHERE tenant = ? AND target = ?", (tenant_id, seq))
-    # The key of the request stays, so that a retry is answered `erased` and not stored anew.
-    txn.connection.execute(
-        "UPDATE idempotency SET body_tag = x'', answer = '' WHERE tenant = ? AND seq = ?", (tenant_id, seq)
-    )
     return 1
+
+
+def _key_tags(view: Snapshot, tenant_id: int, seq: int) -> list[tuple[bytes]]:
+    return view.rows(
+        "SELECT key_tag FROM facts WHERE seq = ? AND tenant = ? AND key_tag IS NOT NULL", seq, tenant_id
+    )
 
 
 def _lose_ends(txn: Txn, tenant_id: int, seq: int) -> None:
     """Marks the facts that the fact `seq` took the place of: when they ended goes with its content.
 
-    It did so by its own statement, or by the one that let it through: then that statement ended them.
+    It did so by its own statement, or by the one that let it through: then that statement ended them, and tells
+    the time of that itself. Of the fact's own time the hour stays, which retention counts from.
     """
     acts = txn.view.acts_on(tenant_id, seq)
     links = txn.view.links(act.seq for act in acts)
     let_through = {act.seq for act in acts if act.act in _LETS_THROUGH.get(links[act.seq].kind, ())}
     for ended_by in {seq, *let_through}:
+        grain = HOUR if ended_by == seq else 1
         txn.connection.execute(
-            """UPDATE facts SET end_erased = 1 WHERE tenant = ?1 AND replaced_by = ?2 AND status = 'superseded'
+            """UPDATE facts SET end_erased = 1, replaced_at = replaced_at - replaced_at % ?3
+               WHERE tenant = ?1 AND replaced_by = ?2 AND status = 'superseded'
                AND seq IN (SELECT target FROM acts WHERE seq = ?2)""",
-            (tenant_id, ended_by),
+            (tenant_id, ended_by, grain),
         )
 
 
@@ -265,11 +321,6 @@ def _selected(view: Snapshot, where: str, values: tuple[object, ...]) -> tuple[S
         SelectedFact(seq, commitment, status, decode_content(content))
         for seq, commitment, status, content in rows
     )
-
-
-def _mentions(fact: SelectedFact, wanted: Sequence[str]) -> bool:
-    texts = [str(fact.content.get(name) or "").casefold() for name in ("text", "key", "value", "subject")]
-    return any(needle in text for needle in wanted for text in texts)
 
 
 def _surviving_targets(view: Snapshot, seq: int) -> set[int]:

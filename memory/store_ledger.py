@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from memory.rows import LedgerHit, LedgerRow
 from memory.vault import WORD_TAG_BYTES
@@ -10,6 +11,13 @@ from memory.vault import WORD_TAG_BYTES
 if TYPE_CHECKING:
     from memory.store_read import Snapshot
     from memory.store_write import Txn
+
+_AT_ONCE: Final = 32
+_HITS: Final = f"""
+    SELECT value_tag, key_tag, name_tags FROM ledger
+    WHERE tenant = ? AND (expires_at IS NULL OR expires_at > ?)
+    AND value_tag IN ({", ".join("?" * _AT_ONCE)})
+"""
 
 
 def has_retired(view: Snapshot, tenant_id: int, key_tag: bytes, value_tag: bytes, now: int) -> bool:
@@ -52,16 +60,16 @@ def retired_word_counts(view: Snapshot, tenant_id: int, agent_tag: bytes) -> tup
         counts.append(row[0])
 
 
-def ledger_hits(view: Snapshot, tenant_id: int, value_tag: bytes, now: int) -> tuple[LedgerHit, ...]:
-    """The keys of a scope that retired this value."""
-    rows = view.rows(
-        """SELECT key_tag, name_tags FROM ledger WHERE tenant = ? AND value_tag = ?
-           AND (expires_at IS NULL OR expires_at > ?)""",
-        tenant_id,
-        value_tag,
-        now,
-    )
-    return tuple(LedgerHit(key_tag, _split(tags)) for key_tag, tags in rows)
+def ledger_hits(
+    view: Snapshot, tenant_id: int, value_tags: Sequence[bytes], now: int
+) -> Iterator[LedgerHit]:
+    """The keys of a scope that retired one of these values."""
+    for start in range(0, len(value_tags), _AT_ONCE):
+        tags = value_tags[start : start + _AT_ONCE]
+        # Filled up to one length, so that there is one statement to prepare.
+        rows = view.rows(_HITS, tenant_id, now, *tags, *tags[:1] * (_AT_ONCE - len(tags)))
+        for value_tag, key_tag, name_tags in rows:
+            yield LedgerHit(value_tag, key_tag, _split(name_tags))
 
 
 def add_retired(txn: Txn, tenant_id: int, row: LedgerRow) -> None:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memory.chain import FrozenLog, log_number
 from memory.config import random_origin
-from memory.home_names import KEYS, log_key_file, private_log, public_log
+from memory.home_names import KEYS, POLICY, log_key_file, private_log, public_log
+from memory.layout import own_policy
+from memory.mirroring import mirror_at
 from memory.publish import drain
 from tlog.ascii import encode_base64
 from tlog.errors import RefusedError
@@ -26,6 +28,7 @@ from tlog.succession import parse_succession, sign_succession
 if TYPE_CHECKING:
     from memory.wiring import Home
     from tlog.keys import Ed25519NoteSigner
+    from tlog.note import VerifierKey
 
 LOCK: Final = "succeed"
 _OUTBOX: Final = "outbox"
@@ -55,7 +58,7 @@ def succeed(home: Home, origin: str | None, deadline_seconds: float) -> dict[str
         ended = FrozenLog(old_key.vkey, head.size, head.root)
         _begin(home, signer, ended)
         number = log_number(home.config)
-        home.take_over(signer.verifier_key, ended)
+        _take_over(home, signer.verifier_key, ended)
         remove_key(home.path / KEYS / log_key_file(number))
     return {
         "state": "succeeded",
@@ -78,7 +81,7 @@ def _begin(home: Home, signer: Ed25519NoteSigner, ended: FrozenLog) -> None:
     """Returns once the new log has its first entry, and its mirror, if there is one, is prepared."""
     number, key = log_number(home.config) + 1, signer.verifier_key
     if home.config.mirror is not None:
-        home.mirror_for(number, key).prepare()
+        mirror_at(home.config.mirror, number, key).prepare()
     public = DirectoryStorage(home.path / public_log(number))
     private = DirectoryStorage(home.path / private_log(number))
     for folder in (public.folder, private.folder):
@@ -93,6 +96,12 @@ def _begin(home: Home, signer: Ed25519NoteSigner, ended: FrozenLog) -> None:
     log.close()
 
 
-def taken_over(home: Home, origin: str, ended: FrozenLog) -> Any:
-    """The configuration of the home once the log of this origin has taken over."""
-    return replace(home.config, origin=origin, frozen=(*home.config.frozen, ended.line))
+def _take_over(home: Home, log_key: VerifierKey, ended: FrozenLog) -> None:
+    """The log with this key is the home's log from now on; policy and trust list it and those before it."""
+    policy = home.policy()
+    if log_key.vkey not in {log.key.vkey for log in policy.logs}:
+        policy = own_policy(f"log {log_key.vkey}\n{policy.text}", log_key.vkey, ended.vkey)
+    home.files.replace(POLICY, policy.text.encode("utf-8", "surrogateescape"))
+    config = home.config
+    home.write_config(replace(config, origin=log_key.name, frozen=(*config.frozen, ended.line)))
+    home.write_trust()

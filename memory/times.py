@@ -9,6 +9,8 @@ from typing import Final
 from tlog.errors import MalformedError
 
 MICROSECONDS: Final = 1_000_000
+HOUR: Final = 3600 * MICROSECONDS
+"""As fine as a time may be that outlives what it is about: in a manifest, or in a row that an erasure left."""
 NOW: Final = "now"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -59,6 +61,11 @@ def format_time(microseconds: int) -> str:
 def format_optional(microseconds: int | None) -> str | None:
     """`format_time` of a time that may be absent."""
     return None if microseconds is None else format_time(microseconds)
+
+
+def whole_hour(microseconds: int) -> int:
+    """The beginning of the hour that a time lies in."""
+    return microseconds - microseconds % HOUR
 
 
 def parse_duration(value: object, *, name: str = "duration") -> int:

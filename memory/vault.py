@@ -40,10 +40,23 @@ class Vault:
         """The 32-byte keyed hash of what belongs to no tenant yet: the name that a tenant is found by."""
         return _tag(self._key(b"", self._folder / INDEX_KEY), domain, parts)
 
-    def forget_tenant(self, tenant_number: bytes) -> None:
-        """Drops the key of a tenant from memory, for whoever destroys its file."""
+    def destroy_tenant_key(self, tenant_number: bytes) -> bool:
+        """Whether the key of a tenant is gone: overwritten, its file removed, and dropped from memory here."""
+        path = self.key_path(tenant_number)
         with self._lock:
             self._keys.pop(tenant_number, None)
+            try:
+                with path.open("r+b") as file:
+                    file.write(os.urandom(KEY_BYTES))
+                    file.flush()
+                    os.fsync(file.fileno())
+                path.unlink()
+                _flush_folder(path.parent)
+            except FileNotFoundError:
+                return True
+            except OSError:
+                return False
+        return True
 
     def key_path(self, tenant_number: bytes) -> Path:
         """The file that the key of a tenant lies in."""
@@ -62,6 +75,14 @@ class Vault:
                 key = load_secret(path) if path.exists() else make_secret(path, KEY_BYTES)
                 self._keys[name] = key
         return key
+
+
+def _flush_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def new_salt() -> bytes:

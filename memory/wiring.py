@@ -15,15 +15,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from memory.chain import first_position, frozen_logs, log_number, origin_of
 from memory.config import Config, Guard, format_config, parse_config, resolve_guard
+from memory.cosigning import cosign_when_asked
+from memory.home_names import log_key_file, private_log, public_log
 from memory.layout import (
     CONFIG,
     COSE_KEYS,
     KEYS,
-    LOG_KEY,
     POLICY,
-    PRIVATE_LOG,
-    PUBLIC_LOG,
     STORE,
     TRUST,
     make_home,
@@ -32,9 +32,10 @@ from memory.layout import (
     own_policy,
     require_private,
     write_policy,
+    write_trust,
 )
 from tlog.errors import MalformedError, RefusedError
-from tlog.keys import load_cose_key, load_log_key
+from tlog.keys import follow_cose_key, load_cose_key, load_log_key
 from tlog.storage import DirectoryStorage
 
 if TYPE_CHECKING:
@@ -47,11 +48,10 @@ if TYPE_CHECKING:
     from tlog.cose_keys import CoseSigner
     from tlog.keys import Ed25519NoteSigner
     from tlog.log import CosignFunction, Log
-    from tlog.note import SignatureLine
+    from tlog.mirror import Mirror
     from tlog.policy import Policy
     from tlog.staging import Head
     from tlog.trust import Trust
-    from witness.client import Failure
 
 HOME_VARIABLE: Final = "MUNIMENT_HOME"
 PUBLISH_SECONDS: Final = 10.0
@@ -63,12 +63,13 @@ class Home:
 
     def __init__(self, path: Path, config: Config, guard: Guard, clock: Callable[[], int]) -> None:
         self.path = path
-        self.config = config
+        self._config, self._config_stamp = config, _stamp(path)
         self.guard = guard
         self.clock = clock
         self.files = DirectoryStorage(path)
-        self.cosign_of: Callable[[Policy], CosignFunction] = _cosign_when_asked
+        self.cosign_of: Callable[[Policy], CosignFunction] = cosign_when_asked
         self._opening = threading.RLock()
+        self._log_made_for: tuple[str, str | None] = ("", None)
 
     def __enter__(self) -> Home:
         return self
@@ -77,6 +78,24 @@ class Home:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def config(self) -> Config:
+        """The settings, read again once another process has changed them."""
+        stamp = _stamp(self.path)
+        if stamp != self._config_stamp:
+            with self._opening:
+                self._config, self._config_stamp = _read_config(self.path), stamp
+        return self._config
+
+    @config.setter
+    def config(self, config: Config) -> None:
+        self._config = config
+
+    def write_config(self, config: Config) -> None:
+        """Returns once these are the settings, durably."""
+        self.files.replace(CONFIG, format_config(config))
+        self._config, self._config_stamp = config, _stamp(self.path)
 
     def close(self) -> None:
         """Closes what was opened. The home may be used again."""
@@ -129,21 +148,27 @@ class Home:
     def _sign_entry(self) -> Callable[[bytes], bytes]:
         from tlog.statement import sign_statement
 
-        signer, issuer, subject = self._cose_signer("issuer"), self.config.issuer, self.config.subject
-        return lambda commitment: sign_statement(signer, issuer, subject, commitment)
+        issuer, subject = self.config.issuer, self.config.subject
+        signer = follow_cose_key(self.path / KEYS / COSE_KEYS["issuer"])
+        signer()  # a key that is missing or open to others is an error now
+        return lambda commitment: sign_statement(signer(), issuer, subject, commitment)
 
     # The log
 
     def log(self) -> Log:
         """The log of this home, opened, whatever a crash left undone completed."""
         with self._opening:
+            made_for = (self.config.origin, self.config.mirror)
+            if "_log" in self.__dict__ and made_for != self._log_made_for:
+                self._close_log()
+            self._log_made_for = made_for
             return self._log
 
     @cached_property
     def _log(self) -> Log:
         from tlog.log import Log, LogSettings
 
-        policy, origin = self.policy(), self.config.origin
+        policy, origin, number = self.policy(), self.config.origin, log_number(self.config)
         settings = LogSettings(
             origin,
             (self.log_signer(),),
@@ -151,22 +176,57 @@ class Home:
             policy=policy,
             clock=lambda: self.clock() // 1_000_000,
             known_heads=lambda: _witnessed_heads(policy, origin),
+            mirror=self.mirror(),
         )
-        log = Log(self.public_storage(), DirectoryStorage(self.path / PRIVATE_LOG), settings)
+        log = Log(self.public_storage(), DirectoryStorage(self.path / private_log(number)), settings)
         log.recover()
         return log
 
-    def public_storage(self) -> DirectoryStorage:
-        """The files that the log serves as they are: tiles, checkpoint, deletion manifests."""
-        return DirectoryStorage(self.path / PUBLIC_LOG)
+    def log_at(self, number: int) -> Log:
+        """The home's log of this number, which only the newest may be appended to; close it if it is another."""
+        from tlog.log import Log, LogSettings
+
+        if number == log_number(self.config):
+            return self.log()
+        settings = LogSettings(origin_of(self.config, number), ())
+        return Log(self.public_storage(number), DirectoryStorage(self.path / private_log(number)), settings)
+
+    @property
+    def first_position(self) -> int:
+        """The position in the store of the first entry of the log that grows."""
+        return first_position(self.config)
+
+    def public_storage(self, number: int | None = None) -> DirectoryStorage:
+        """The files that the log serves as they are: tiles, checkpoint, key list, deletion manifests."""
+        return DirectoryStorage(self.path / public_log(number or log_number(self.config)))
 
     def has_public_file(self, path: str) -> bool:
-        """Whether the log serves a file of this name."""
-        return (self.path / PUBLIC_LOG / path).is_file()
+        """Whether a log of this home serves a file of this name."""
+        folders = (public_log(number) for number in range(1, log_number(self.config) + 1))
+        return any((self.path / folder / path).is_file() for folder in folders)
+
+    def create_public_file(self, path: str, data: bytes) -> None:
+        """Returns once the mirror has the file, if there is a mirror, and then the public."""
+        mirror = self.mirror()
+        if mirror is not None:
+            mirror.create(path, data)
+        self.public_storage().create(path, data)
+
+    def mirror(self) -> Mirror | None:
+        """The mirror of the log that grows, None if none is configured."""
+        if self.config.mirror is None:
+            return None
+        from memory.mirroring import mirror_at
+
+        return mirror_at(self.config.mirror, log_number(self.config), self.log_signer().verifier_key)
 
     def log_signer(self) -> Ed25519NoteSigner:
         """What signs checkpoints."""
-        return load_log_key(self.path / KEYS / LOG_KEY)
+        return load_log_key(self.path / KEYS / log_key_file(log_number(self.config)))
+
+    def issuer_signer(self) -> CoseSigner:
+        """What signs statements."""
+        return self._cose_signer("issuer")
 
     def receipt_signer(self) -> CoseSigner:
         """What signs receipts: roots of published checkpoints alone."""
@@ -225,16 +285,20 @@ class Home:
         The log's own line may be left out. `same_operator` names those of its witnesses that the operator of
         the log runs. Another process that runs keeps the policy it started with.
         """
-        policy = own_policy(text, self.log_vkey())
+        vkeys = [self.log_vkey(), *(log.vkey for log in reversed(frozen_logs(self.config)))]
+        policy = own_policy(text, *vkeys)
         if same_operator is not None:
             if not set(same_operator) <= {witness.name for witness in policy.witnesses}:
                 raise MalformedError("expected same_operator to name witnesses of the policy")
-            self.config = replace(self.config, same_operator=tuple(same_operator))
-            self.files.replace(CONFIG, format_config(self.config))
+            self.write_config(replace(self.config, same_operator=tuple(same_operator)))
         write_policy(self.files, self.path, self.config, policy)
         with self._opening:
             self._close_log()
         return policy
+
+    def write_trust(self) -> None:
+        """Returns once `trust.toml` says what `trust` does."""
+        write_trust(self.files, self.path, self.config, self.policy())
 
     # Erasure
 
@@ -287,11 +351,21 @@ def open_home(
     if not (folder / CONFIG).is_file():
         make_home(folder, None, None, resolve_guard(None, None))
     require_private(folder)
+    config = _read_config(folder)
+    return Home(folder, config, resolve_guard(guard, config.guard), clock)
+
+
+def _read_config(folder: Path) -> Config:
     data = DirectoryStorage(folder).read(CONFIG)
     if data is None:
         raise MalformedError(f"expected {CONFIG} in the home")
-    config = parse_config(data)
-    return Home(folder, config, resolve_guard(guard, config.guard), clock)
+    return parse_config(data)
+
+
+def _stamp(folder: Path) -> tuple[int, int]:
+    """What tells one file of settings from the one that takes its place."""
+    status = os.stat(folder / CONFIG)
+    return status.st_ino, status.st_ctime_ns
 
 
 def home_path(path: str | os.PathLike[str] | None) -> Path:
@@ -304,27 +378,6 @@ def home_path(path: str | os.PathLike[str] | None) -> Path:
     from platformdirs import user_data_path
 
     return user_data_path("muniment", appauthor=False)
-
-
-def _cosign_when_asked(policy: Policy) -> CosignFunction:
-    """Asks the policy's witnesses; the HTTP client is loaded when it is first needed."""
-
-    def cosign(
-        note: bytes, prove: Callable[[int], tuple[bytes, ...]], previous_size: int, deadline_seconds: float
-    ) -> tuple[SignatureLine, ...]:
-        from witness.client import make_cosign
-
-        return make_cosign(policy, _say_failure)(note, prove, previous_size, deadline_seconds)
-
-    return cosign
-
-
-def _say_failure(failure: Failure) -> None:
-    """Says which witness did not cosign and why: the quorum may be met without it, and it is still amiss."""
-    import logging
-
-    status = "" if failure.status is None else f", status {failure.status}"
-    logging.getLogger("muniment").warning("witness %s: %s%s", ", ".join(failure.names), failure.code, status)
 
 
 def _witnessed_heads(policy: Policy, origin: str) -> list[Head]:

@@ -106,11 +106,11 @@ def receipt_claims(data: bytes, entry: bytes, caller: Caller, findings: Findings
         if checkpoint is not None:
             included(index, parsed.proofs[0].first, findings)
     # What a receipt key signs is a tree, so it is the size of the tree that says whether its time was over.
-    tree = UNDATED if checkpoint is None else seen(checkpoint, checkpoint.checkpoint.size)
+    tree = UNDATED if checkpoint is None else seen(checkpoint, checkpoint.checkpoint.size, caller)
     key = trusted_key("receipt", parsed.kid, tree, parsed.issuer, caller, findings)
     if key is not None:
         _receipt_signature(receipts.verify_receipt(data, entry, key), caller, findings)
-    return UNDATED if checkpoint is None else seen(checkpoint, index + 1)
+    return UNDATED if checkpoint is None else seen(checkpoint, index + 1, caller)
 
 
 def _receipt_signature(verified: receipts.VerifiedReceipt, caller: Caller, findings: Findings) -> None:
@@ -248,10 +248,11 @@ def trusted_key(
     return trust.key(use, kid, caller.now if when.at is None else when.at, issuer, when.logged)
 
 
-def seen(checkpoint: VerifiedCheckpoint, size: int) -> Seen:
-    """When a witness of the policy first saw what a verified checkpoint shows in the first `size` entries."""
-    times = (cosignature.timestamp for cosignature in checkpoint.cosignatures)
-    return Seen(min(times, default=None), Logged(checkpoint.checkpoint.origin, size))
+def seen(checkpoint: VerifiedCheckpoint, size: int, caller: Caller) -> Seen:
+    """When the witnesses of the caller's policy saw what a verified checkpoint shows in its first `size` entries."""
+    assert caller.trust is not None
+    at = policies.seen_at(caller.trust.policy, checkpoint)
+    return Seen(at, Logged(checkpoint.checkpoint.origin, size))
 
 
 def size_and_root(checkpoint: bytes) -> tuple[int, bytes]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
+from tlog.cli_keys import COMMANDS, LogOperator, add_key_commands, run_key_command
+from tlog.cli_output import answer, read_file, write_json
 from tlog.cli_serve import ServedHome, add_serve_command, run_serve
 from tlog.errors import MalformedError, UnavailableError
 
@@ -59,10 +59,13 @@ def add_log_commands(subparsers: Any) -> None:
     commands.add_parser("fsck", help="derive the root again from every file of the log")
     commands.add_parser("status", help="what is committed and what is public")
     add_serve_command(commands)
+    add_key_commands(commands)
 
 
-def run_log(args: argparse.Namespace, home: LogHome) -> int:
-    """Runs one `log` command and gives its exit code."""
+def run_log(args: argparse.Namespace, home: LogHome, operator: LogOperator | None = None) -> int:
+    """Runs one `log` command and gives its exit code; `operator` is for those about keys, mirror and successor."""
+    if args.log_command in COMMANDS:
+        return run_key_command(args, operator)
     commands: dict[str, Callable[[argparse.Namespace, LogHome], int]] = {
         "publish": _publish,
         "checkpoint": _checkpoint,
@@ -81,7 +84,7 @@ def _publish(args: argparse.Namespace, home: LogHome) -> int:
         raise MalformedError("expected a deadline of more than 0 and less than 3600 seconds")
     published = dict(home.publish(args.deadline))
     text = f"{published['state']}: {published['size']} entries, root {published['root']}\n"
-    return _answer(args, published, text)
+    return answer(args, published, text)
 
 
 def _checkpoint(args: argparse.Namespace, home: LogHome) -> int:
@@ -93,26 +96,29 @@ def _checkpoint(args: argparse.Namespace, home: LogHome) -> int:
         raise UnavailableError("nothing is published yet (muniment log publish)", code="no_checkpoint")
     checkpoint = parse_checkpoint(parse_note(data).text)
     note = data.decode()
-    return _answer(args, {"origin": checkpoint.origin, **_head(checkpoint), "note": note}, note)
+    return answer(args, {"origin": checkpoint.origin, **_head(checkpoint), "note": note}, note)
 
 
 def _vkey(args: argparse.Namespace, home: LogHome) -> int:
     vkey = home.log_vkey()
-    return _answer(args, {"vkey": vkey, "origin": vkey.partition("+")[0]}, f"{vkey}\n")
+    return answer(args, {"vkey": vkey, "origin": vkey.partition("+")[0]}, f"{vkey}\n")
 
 
 def _policy(args: argparse.Namespace, home: LogHome) -> int:
     if args.set is not None:
-        policy = home.set_policy(_read(args.set, 1 << 20).decode("utf-8", "surrogateescape"))
+        policy = home.set_policy(read_file(args.set, 1 << 20).decode("utf-8", "surrogateescape"))
     else:
         policy = home.policy()
     names = [witness.name for witness in policy.witnesses]
-    return _answer(args, {"policy": policy.text, "quorum": policy.quorum, "witnesses": names}, policy.text)
+    return answer(args, {"policy": policy.text, "quorum": policy.quorum, "witnesses": names}, policy.text)
 
 
 def _trust(args: argparse.Namespace, home: LogHome) -> int:
-    text = home.trust().text
-    return _answer(args, {"trust": text}, text)
+    trust = home.trust()
+    certified = "root" if trust.roots else "inline"
+    if not trust.roots:
+        sys.stderr.write("muniment: the trust file lists the keys themselves; no root certifies them\n")
+    return answer(args, {"trust": trust.text, "keys": certified}, trust.text)
 
 
 def _fsck(args: argparse.Namespace, home: LogHome) -> int:
@@ -131,7 +137,7 @@ def _fsck(args: argparse.Namespace, home: LogHome) -> int:
         "published_size": checked.published_size,
         "files": checked.files,
     }
-    return _answer(args, found, f"whole: {checked.size} entries, {checked.files} files\n")
+    return answer(args, found, f"whole: {checked.size} entries, {checked.files} files\n")
 
 
 def _status(args: argparse.Namespace, home: LogHome) -> int:
@@ -150,7 +156,7 @@ def _status(args: argparse.Namespace, home: LogHome) -> int:
         "quorum": policy.quorum,
         "witnesses": [witness.name for witness in policy.witnesses],
     }
-    return _answer(args, found, f"{found['origin']}: {head.size} entries, of which {size} are published\n")
+    return answer(args, found, f"{found['origin']}: {head.size} entries, of which {size} are published\n")
 
 
 def _serve(args: argparse.Namespace, home: LogHome) -> int:
@@ -188,13 +194,13 @@ def run_verify(
     from tlog.claims import Caller
     from tlog.verify import MAX_FILE_BYTES, recognize, verify_files
 
-    opening = None if args.opening is None else _read(args.opening, 1 << 23)
+    opening = None if args.opening is None else read_file(args.opening, 1 << 23)
     caller = Caller(_given_trust(args), int(time.time()), opening, open_content, describe_manifest)
-    files = [recognize(name, _read(name, MAX_FILE_BYTES)) for name in args.files]
+    files = [recognize(name, read_file(name, MAX_FILE_BYTES)) for name in args.files]
     verdicts = verify_files(files, caller, args.opening or "")
     holds = all(verdict.holds for verdict in verdicts)
     if args.json:
-        _write_json({"files": [_document(verdict) for verdict in verdicts], "holds": holds})
+        write_json({"files": [_document(verdict) for verdict in verdicts], "holds": holds})
     else:
         sys.stdout.write("".join(map(_paragraph, verdicts)))
     if holds:
@@ -209,11 +215,11 @@ def _given_trust(args: argparse.Namespace) -> Trust | None:
 
     if args.trust is not None:
         try:
-            return parse_trust(_read(args.trust, MAX_TRUST_BYTES).decode())
+            return parse_trust(read_file(args.trust, MAX_TRUST_BYTES).decode())
         except UnicodeDecodeError:
             raise MalformedError("trust: expected UTF-8") from None
     if args.policy is not None:
-        return Trust(parse_policy(_read(args.policy, 1 << 20)))
+        return Trust(parse_policy(read_file(args.policy, 1 << 20)))
     if args.log_key is not None:
         return Trust(make_policy([LogEntry(parse_vkey(args.log_key))], [], [], None))
     return None
@@ -237,44 +243,6 @@ def _paragraph(verdict: Verdict) -> str:
     ):
         lines += [f"  {title:<11} {claim.text} [{claim.code}]" for claim in claims]
     return "".join(f"{_visible(line)}\n" for line in lines)
-
-
-# Reading and answering
-
-
-def _read(name: str, max_bytes: int) -> bytes:
-    try:
-        with open(name, "rb") as file:
-            data = file.read(max_bytes + 1)
-    except OSError as error:
-        raise MalformedError(f"a file cannot be read: {error.strerror}", code="bad_input") from None
-    if len(data) > max_bytes:
-        raise MalformedError(f"expected a file of at most {max_bytes} bytes")
-    return data
-
-
-def _answer(args: argparse.Namespace, document: Mapping[str, Any], text: str) -> int:
-    """Writes the text to the file asked for or to standard output, or the document with --json."""
-    output = getattr(args, "output", None)
-    data = text.encode("utf-8", "surrogateescape")
-    if output is not None:
-        try:
-            Path(output).write_bytes(data)
-        except OSError as error:
-            raise MalformedError(f"the output cannot be written: {error.strerror}") from None
-    if args.json:
-        _write_json(document)
-    elif output is None:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-    return 0
-
-
-def _write_json(document: Mapping[str, Any]) -> None:
-    # ASCII, so that no terminal control character and no unpaired surrogate gets through.
-    sys.stdout.write(json.dumps(document, separators=(",", ":")) + "\n")
-    sys.stdout.flush()
 
 
 def _visible(text: str) -> str:

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -16,7 +17,7 @@ from tlog.errors import MalformedError, RefusedError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tlog.cose_keys import CoseSigner
+    from tlog.cose_keys import CoseKey, CoseSigner
     from tlog.log import Log
     from tlog.registration import Registration
     from tlog.service import ServiceSettings
@@ -54,6 +55,8 @@ class ServedHome(Protocol):
 
     def publish(self, deadline_seconds: float) -> Mapping[str, Any]: ...
 
+    def create_public_file(self, path: str, data: bytes) -> None: ...
+
 
 def add_serve_command(commands: Any) -> None:
     """Adds `serve` to the commands of `muniment log`."""
@@ -78,7 +81,8 @@ def run_serve(args: argparse.Namespace, home: ServedHome) -> int:
     """Serves the log of a home until SIGTERM or Ctrl-C; raises what made the process end by itself."""
     from tlog import server, web
     from tlog.metrics import Metrics
-    from tlog.service import LogService
+    from tlog.receipt_keys import ReceiptKeys
+    from tlog.service import Host, LogService
 
     address = _address(args.listen, args.public)
     metrics_address = None if args.metrics is None else _address(args.metrics, args.public)
@@ -86,8 +90,10 @@ def run_serve(args: argparse.Namespace, home: ServedHome) -> int:
     serving = server.Serving(args.prefix, server.LIMITS, web.Rate(args.rate, args.burst), client_of)
     settings, rules = _settings(args), _rules(args, home)
     metrics = Metrics()
-    publish = home.publish if args.with_outbox else None
-    service = LogService(home.log(), home.receipt_signer(), metrics, settings, publish, _end_process)
+    host = Host(settings, home.publish if args.with_outbox else None, home.create_public_file, _end_process)
+    log, retired = home.log(), _receipt_keys(home.trust())
+    keys = ReceiptKeys(log.public, home.receipt_signer, retired, home.create_public_file)
+    service = LogService(log, keys, metrics, host)
     if rules is not None:
         from tlog.keys import make_cose_key
 
@@ -136,8 +142,8 @@ def _settings(args: argparse.Namespace) -> ServiceSettings:
 
 
 def _rules(args: argparse.Namespace, home: ServedHome) -> Registration | None:
-    """The policy in the file, with this home's own issuer in it: its memory appends whatever the policy says."""
-    from tlog.registration import MAX_DOCUMENT_BYTES, Issuer, parse_registration, with_issuer
+    """The policy in the file, and this home's own issuer named in it: its memory appends without asking."""
+    from tlog.registration import MAX_DOCUMENT_BYTES, parse_registration
 
     if args.registration is None:
         return None
@@ -148,11 +154,15 @@ def _rules(args: argparse.Namespace, home: ServedHome) -> Registration | None:
         raise MalformedError(f"the registration policy cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise MalformedError("registration: expected UTF-8") from None
-    rules = parse_registration(text)
-    for key in home.trust().keys:
-        if key.use == "issuer":
-            rules = with_issuer(rules, Issuer(key.issuer or home.config.issuer, key.key))
-    return rules
+    return replace(parse_registration(text), own_issuer=home.config.issuer)
+
+
+def _receipt_keys(trust: Trust) -> tuple[CoseKey, ...]:
+    """Every key that this home's receipts were ever signed with."""
+    from tlog.certificates import peek_key_list
+
+    certified = (key for data in trust.key_lists for key in peek_key_list(data)[1].keys)
+    return tuple(key.key for key in (*trust.keys, *certified) if key.use == "receipt")
 
 
 def _end_process() -> None:

@@ -5,8 +5,8 @@ belongs to this log, and what it lacks is added from the log's entries; losing i
 
 Identities are hashes, so each one falls on another page of a search tree, and a batch would write as many pages
 as it has entries. New ones therefore go to a small tree first, and from there all at once, in order, to the one
-that grows with the log. Both are keyed by the first eight bytes; the whole identity is compared before an entry
-counts as found.
+that grows with the log. Both are keyed by the first eight bytes; the whole identity, kept in the order of entries,
+is compared before an entry counts as found.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from tlog.errors import UnavailableError
+from tlog.ascii import HASH_BYTES
+from tlog.errors import MalformedError, UnavailableError
 from tlog.staging import EMPTY_HEAD, Head
 from tlog.storage import DirectoryStorage, Storage
 
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
 
 FILE: Final = "identities.sqlite"
 RECENT: Final = 32_768
+_TOGETHER: Final = 120  # identities in a row, which with them fits one page
 _SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS known (entry_index INTEGER PRIMARY KEY, identity BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS known (first INTEGER PRIMARY KEY, identities BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS recent
     (key INTEGER, entry_index INTEGER, PRIMARY KEY (key, entry_index)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS settled
@@ -36,17 +38,21 @@ CREATE TABLE IF NOT EXISTS settled
 CREATE TABLE IF NOT EXISTS indexed
     (one INTEGER PRIMARY KEY CHECK (one = 1), size INTEGER, root BLOB, settled INTEGER);
 """
-# The keys in one parameter, whose number does not change the statement. The later entry of two comes first.
+# Keys come as one JSON array, so that a statement handles a batch. The later entry of two comes first.
 _FIND: Final = """
-WITH asked (key) AS (SELECT value FROM json_each(?)),
+WITH asked (key) AS (SELECT value FROM json_each(?1)),
      candidate (entry_index) AS (
          SELECT entry_index FROM settled WHERE key IN (SELECT key FROM asked)
          UNION ALL
          SELECT entry_index FROM recent WHERE key IN (SELECT key FROM asked))
-SELECT identity, entry_index FROM candidate CROSS JOIN known USING (entry_index) ORDER BY entry_index DESC
+SELECT (SELECT substr(identities, 1 + 32 * (entry_index - first), 32) FROM known
+        WHERE first <= entry_index ORDER BY first DESC LIMIT 1),
+       entry_index
+FROM candidate ORDER BY entry_index DESC
 """
+_ADD: Final = "INSERT INTO recent SELECT value, ?2 + key FROM json_each(?1)"
 _SETTLE: Final = """
-INSERT OR IGNORE INTO settled SELECT key, entry_index FROM recent ORDER BY key, entry_index;
+INSERT INTO settled SELECT key, entry_index FROM recent ORDER BY key, entry_index;
 DELETE FROM recent;
 """
 
@@ -127,16 +133,18 @@ class FileIndex:
 
     def add(self, identities: Sequence[bytes], head: Head) -> None:
         """Returns once the next entries are indexed, up to `head`."""
-        indexes = range(head.size - len(identities), head.size)
+        if set(map(len, identities)) - {HASH_BYTES}:
+            raise MalformedError(f"log: expected identities of {HASH_BYTES} bytes")
+        first = head.size - len(identities)
         with self._transaction() as database:
-            database.executemany(
-                "INSERT OR REPLACE INTO known VALUES (?, ?)", zip(indexes, identities, strict=True)
-            )
-            database.executemany(
-                "INSERT OR IGNORE INTO recent VALUES (?, ?)",
-                sorted(zip(_keys(identities), indexes, strict=True)),
-            )
-            settled = sum(size for (size,) in database.execute("SELECT settled FROM indexed"))
+            size, settled = next(database.execute("SELECT size, settled FROM indexed"), (0, 0))
+            if first > size:
+                raise UnavailableError("log: the identity index was emptied meanwhile", code="busy")
+            if head.size <= size:
+                return  # by another process, which brought it up to date at the same time
+            new = identities[size - first :]
+            database.executemany("INSERT INTO known VALUES (?, ?)", _rows(size, new))
+            database.execute(_ADD, (json.dumps(_keys(new)), size))
             if head.size - settled >= RECENT:
                 database.execute(_SETTLE)
                 settled = head.size
@@ -194,8 +202,13 @@ class FileIndex:
             ) from error
 
 
+def _rows(first: int, identities: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
+    for at in range(0, len(identities), _TOGETHER):
+        yield first + at, b"".join(identities[at : at + _TOGETHER])
+
+
 def _keys(identities: Sequence[bytes]) -> tuple[int, ...]:
-    return struct.unpack(f">{len(identities)}q", b"".join(identity[:8] for identity in identities))
+    return struct.unpack(f">{len(identities)}q", b"".join([identity[:8] for identity in identities]))
 
 
 def open_index(private: Storage) -> IdentityIndex:

@@ -8,6 +8,7 @@ another log, or a damaged one, costs time and never gives a wrong answer.
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from typing import Final
 
 from tlog.dedup import FileIndex, IdentityIndex, MemoryIndex
@@ -19,6 +20,14 @@ from tlog.staging import Head
 from tlog.storage import DirectoryStorage
 
 FILE: Final = "entry-ids.sqlite"
+
+
+@dataclass(frozen=True)
+class Found:
+    """An entry and its index."""
+
+    index: int
+    entry: bytes
 
 
 class EntryIds:
@@ -34,13 +43,13 @@ class EntryIds:
         self._mutex = threading.Lock()
         self._closed = False
 
-    def find(self, entry_id: bytes) -> int | None:
-        """The index of the entry with this id, None if the log has no such entry."""
+    def find(self, entry_id: bytes) -> Found | None:
+        """The entry with this id and its index, None if the log has no such entry."""
         with self._open():
             self._complete()
-            index = self._lookup(entry_id)
-            if index is None or entry_id_of(self._log.read_entry(index)) == entry_id:
-                return index
+            found = self._lookup(entry_id)
+            if found is None or entry_id_of(found.entry) == entry_id:
+                return found
             self._index.clear()
             self._complete()
             return self._lookup(entry_id)
@@ -61,9 +70,11 @@ class EntryIds:
             raise UnavailableError("entry ids: closed", code="busy")
         return self._mutex
 
-    def _lookup(self, entry_id: bytes) -> int | None:
+    def _lookup(self, entry_id: bytes) -> Found | None:
         index = self._index.find([entry_id]).get(entry_id)
-        return index if index is not None and index < self._log.head().size else None
+        if index is None or index >= self._log.head().size:
+            return None
+        return Found(index, self._log.read_entry(index))
 
     def _complete(self) -> int:
         size = self._log.head().size

@@ -12,7 +12,8 @@ ENTRIES: Final = "/entries"
 KEYS: Final = "/.well-known/scitt-keys"
 MAX_LOCATOR: Final = 128
 # What could be an entry id of some service; whatever else stands in its place is no locator at all.
-_FORM: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_LOCATOR}}}")
+LOCATOR_PATTERN: Final = rf"^[A-Za-z0-9_-]{{1,{MAX_LOCATOR}}}$"
+_FORM: Final = re.compile(LOCATOR_PATTERN)
 _PATH_SAFE: Final = re.compile(rb"[A-Za-z0-9._~-]+")  # RFC 3986, 2.3: unreserved
 
 

@@ -301,7 +301,8 @@ class Log:
         for head in heads:
             if head.size > state.head.size or merkle.tree_root(head.size, state.read_hashes) != head.root:
                 raise VerificationError(
-                    "log: does not extend a head of it that is known; nothing is signed",
+                    "log: does not extend a head of it that its witnesses, its mirror or its own files know; nothing is"
+                    " signed. Bring the newer files back, from the mirror or from a later copy",
                     code="rolled_back",
                     size=head.size,
                 )

@@ -121,23 +121,28 @@ class Mirrored:
 
         Raises VerificationError with code `rolled_back` if the public log does not extend the mirror's head.
         """
+        note = public.read(CHECKPOINT)
+        head = self._require_behind(public, note)
         for path in others:
             if path == KEY_LIST:
                 self.mirror.replace_key_list(_required(public, path))
             else:
                 self.mirror.create(path, _required(public, path))
-        note = public.read(CHECKPOINT)
-        if note is None:
-            if self.head.size:
-                raise _rolled_back(self.head)
-            return self.head
-        checkpoint = open_checkpoint(note, self.mirror.log_keys, self.mirror.origin).checkpoint
-        read = hash_reader(checkpoint.size, lambda tile: fetch_tile(public.read, tile))
-        if self.head.size > checkpoint.size or merkle.tree_root(self.head.size, read) != self.head.root:
+        self.copy_tiles(public, head.size)
+        if note is not None:
+            self.replace_checkpoint(note)
+        return head
+
+    def _require_behind(self, public: Storage, note: bytes | None) -> Head:
+        """The head of the public checkpoint, which extends the mirror's."""
+        head = EMPTY_HEAD
+        if note is not None:
+            checkpoint = open_checkpoint(note, self.mirror.log_keys, self.mirror.origin).checkpoint
+            head = Head(checkpoint.size, checkpoint.root)
+        read = hash_reader(head.size, lambda tile: fetch_tile(public.read, tile))
+        if self.head.size > head.size or merkle.tree_root(self.head.size, read) != self.head.root:
             raise _rolled_back(self.head)
-        self.copy_tiles(public, checkpoint.size)
-        self.replace_checkpoint(note)
-        return Head(checkpoint.size, checkpoint.root)
+        return head
 
 
 def other_files(public: Storage) -> tuple[str, ...]:

@@ -264,6 +264,20 @@ def verify_checkpoint(policy: Policy, data: bytes, origin: str | None = None) ->
     return VerifiedCheckpoint(checkpoint, note, log_lines[0].key, cosignatures, names)
 
 
+def seen_at(policy: Policy, verified: VerifiedCheckpoint) -> int | None:
+    """When, in seconds, the quorum had seen a checkpoint; None where no witness of the policy dates it.
+
+    The time of the witness that completed the quorum: fewer than a quorum cannot date a checkpoint back.
+    """
+    dated = sorted(
+        (one.timestamp, name) for one, name in zip(verified.cosignatures, verified.witnesses, strict=True)
+    )
+    for count, (timestamp, _) in enumerate(dated, 1):
+        if satisfied_by(policy, {name for _, name in dated[:count]}):
+            return timestamp
+    return None
+
+
 def verify_cosignatures(policy: Policy, note: Note) -> tuple[Cosignature, ...]:
     """The cosignatures of a checkpoint by witnesses of the policy, few or many, each verified."""
     try:

@@ -55,6 +55,12 @@ class RateLimiter:
             self._buckets.popitem(last=False)
         return 0.0 if granted else (1.0 - tokens) / self._rate.per_second
 
+    def charge(self, client: str, tokens: float) -> None:
+        """Takes more tokens for what the client was granted already; it may owe up to one burst."""
+        if client in self._buckets:
+            had, then = self._buckets[client]
+            self._buckets[client] = (max(had - tokens, -float(self._rate.burst)), then)
+
 
 ClientOf = Callable[["Scope"], str]
 """Returns the name by which a client is counted."""

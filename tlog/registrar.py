@@ -17,6 +17,7 @@ from typing import Final
 from tlog.cose_keys import CoseSigner
 from tlog.errors import RefusedError, VerificationError
 from tlog.log import Log
+from tlog.receipt_keys import CreateFile
 from tlog.registration import MAX_NUMBER, Registration, document_of, document_path
 from tlog.registration_log import (
     Operator,
@@ -41,8 +42,9 @@ class InForce:
 class Registrar:
     """The policy of one log. Threads and processes may each have one for the same log."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, create_file: CreateFile | None = None) -> None:
         self._log = log
+        self._create_file = create_file or log.public.create
         self._known: tuple[bytes, InForce] | None = None
 
     @contextmanager
@@ -73,7 +75,7 @@ class Registrar:
                 raise RefusedError("registration: the log has had too many policies", code="number")
             registration = replace(rules, number=number)
             entry = sign_registration(signer, self._log.settings.origin, registration)
-            self._log.public.create(document_path(_digest(entry)), document_of(registration))
+            self._create_file(document_path(_digest(entry)), document_of(registration))
             # Written first: a crash before the append is repaired by whoever loads it next.
             self._log.private.replace(FILE, entry)
             return self._enforce(entry)

@@ -8,6 +8,7 @@ folder:
     algorithms = [-8, -7]            COSE algorithms that statements may be signed with
     payload = "hash"                 hash envelopes only (RFC 9995), or "any"
     max_entry_bytes = 65535
+    own_issuer = "<iss>"             optional: the log's own store, whose statements come by another way
 
     [[issuer]]
     name = "<iss>"
@@ -24,7 +25,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
 
@@ -42,7 +43,10 @@ MAX_ISSUERS: Final = 1024
 MAX_NUMBER: Final = 10**9
 PAYLOADS: Final = ("hash", "any")
 DEFAULT_ALGORITHMS: Final = (cose.EDDSA, cose.ED25519, cose.ES256, cose.ESP256, cose.ML_DSA_44)
-_FIELDS: Final = frozenset(("version", "number", "algorithms", "payload", "max_entry_bytes", "issuer"))
+_MAX_EXPLAINED_BYTES: Final = 8192
+_FIELDS: Final = frozenset(
+    ("version", "number", "algorithms", "payload", "max_entry_bytes", "own_issuer", "issuer")
+)
 _ISSUER_FIELDS: Final = frozenset(("name", "cose_key"))
 
 Payload = Literal["hash", "any"]
@@ -58,13 +62,18 @@ class Issuer:
 
 @dataclass(frozen=True)
 class Registration:
-    """A registration policy. `number` tells it from every other that the log had, even one of equal rules."""
+    """A registration policy. `number` tells it from every other that the log had, even one of equal rules.
+
+    `own_issuer` is the store that appends to the log itself, without asking: whatever claims to be of it and
+    comes in by request is refused, so that it alone can have added what the log holds in its name.
+    """
 
     number: int
     issuers: tuple[Issuer, ...]
     algorithms: tuple[int, ...] = DEFAULT_ALGORITHMS
     payload: Payload = "hash"
     max_entry_bytes: int = MAX_ENTRY_BYTES
+    own_issuer: str | None = None
 
     def key(self, issuer: str, kid: bytes) -> CoseKey:
         """The key that `kid` names for this issuer; RefusedError if there is none."""
@@ -107,6 +116,7 @@ def parse_registration(text: str) -> Registration:
             _parse_algorithms(fields.get("algorithms", list(DEFAULT_ALGORITHMS))),
             payload,
             _integer(fields, "max_entry_bytes", MAX_ENTRY_BYTES, MAX_ENTRY_BYTES),
+            None if "own_issuer" not in fields else require_name(fields["own_issuer"]),
         )
     )
 
@@ -120,12 +130,17 @@ def format_registration(registration: Registration) -> str:
         f'payload = "{registration.payload}"',
         f"max_entry_bytes = {registration.max_entry_bytes}",
     ]
+    if registration.own_issuer is not None:
+        lines.append(f"own_issuer = {_quote(registration.own_issuer)}")
     for issuer in registration.issuers:
-        # JSON escapes what TOML wants escaped, save DEL.
-        name = json.dumps(issuer.name, ensure_ascii=False).replace("\x7f", "\\u007F")
         key = encode_base64(issuer.key.encode())
-        lines += ["", "[[issuer]]", f"name = {name}", f'cose_key = "{key}"']
+        lines += ["", "[[issuer]]", f"name = {_quote(issuer.name)}", f'cose_key = "{key}"']
     return "\n".join(lines) + "\n"
+
+
+def _quote(text: str) -> str:
+    # JSON escapes what TOML wants escaped, save DEL.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
 def document_of(registration: Registration) -> bytes:
@@ -134,12 +149,6 @@ def document_of(registration: Registration) -> bytes:
     if parse_registration(document.decode("utf-8")) != registration:
         raise MalformedError("registration: expected values that its document can hold")
     return document
-
-
-def with_issuer(registration: Registration, issuer: Issuer) -> Registration:
-    """The policy with this issuer and key in it, first if they were not."""
-    known = (issuer.name, issuer.key.key_id) in {(one.name, one.key.key_id) for one in registration.issuers}
-    return registration if known else replace(registration, issuers=(issuer, *registration.issuers))
 
 
 def document_path(digest: bytes) -> str:
@@ -172,6 +181,8 @@ def _distinct(registration: Registration) -> Registration:
     pairs = {(one.name, one.key.key_id) for one in registration.issuers}
     if len(pairs) != len(registration.issuers):
         raise MalformedError("registration: expected each issuer and key once")
+    if registration.own_issuer in {one.name for one in registration.issuers}:
+        raise MalformedError("registration: expected no keys of the log's own issuer, which is not judged")
     return registration
 
 
@@ -241,6 +252,8 @@ def _parse(data: bytes) -> SignedStatement:
     try:
         return parse_signed_statement(data)
     except MalformedError:
+        if len(data) > _MAX_EXPLAINED_BYTES:
+            raise  # what is refused must not cost two long decodings
         # Only a message that is whole but for one thing is told apart: that thing is what its author can add.
         message = cose.decode_sign1(data)
         if message.payload is None:

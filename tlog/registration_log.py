@@ -97,12 +97,13 @@ def open_document(data: bytes | None, digest: bytes) -> Registration:
 class Decision:
     """What becomes of one entry.
 
-    It is a `policy`, it is `admitted` or `refused` (why: `code`) by the policy at `policy_index`, or it came
-    `before_policy`, when the log took nothing from others.
+    It is a `policy`, it is `admitted` or `refused` (why: `code`) by the policy at `policy_index`, it is of the
+    log's `own` store, whose statements an audit checks, or it came `before_policy`, when the log took nothing
+    from others.
     """
 
     index: int
-    outcome: Literal["before_policy", "policy", "admitted", "refused"]
+    outcome: Literal["before_policy", "policy", "own", "admitted", "refused"]
     policy_index: int | None = None
     code: str | None = None
 
@@ -126,6 +127,8 @@ def replay(entries: Iterable[bytes], read_document: ReadDocument, operator: Oper
                 yield Decision(index, "policy", at)
             elif current is None:
                 yield Decision(index, "before_policy")
+            elif _is_own(entry, current[1]):
+                yield Decision(index, "own", at)
             elif judge(entry, current[1]).entry != entry:
                 # Unprotected headers are nobody's word; a log that kept them kept what nobody signed.
                 yield Decision(index, "refused", at, "unprotected")
@@ -133,6 +136,11 @@ def replay(entries: Iterable[bytes], read_document: ReadDocument, operator: Oper
                 yield Decision(index, "admitted", at)
         except (RefusedError, MalformedError) as error:
             yield Decision(index, "refused", at, error.code)
+
+
+def _is_own(entry: bytes, registration: Registration) -> bool:
+    own = registration.own_issuer
+    return own is not None and parse_signed_statement(entry).issuer == own
 
 
 def _next_policy(

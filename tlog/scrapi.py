@@ -13,14 +13,14 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from anyio import CapacityLimiter, to_thread
-from fastapi import Request, Response
+from fastapi import Path, Request, Response
 
 from tlog.cose_keys import encode_key_set
 from tlog.errors import MalformedError, RefusedError
-from tlog.locator import ENTRIES, KEYS, entry_path, is_locator
+from tlog.locator import ENTRIES, KEYS, LOCATOR_PATTERN, entry_path, is_locator
 from tlog.problems import CONCISE_TYPE, concise_problems
 from tlog.service import Pending
 
@@ -33,6 +33,7 @@ COSE: Final = "application/cose"
 CBOR: Final = "application/cbor"
 KEYS_SECONDS: Final = 300
 _POLL_SECONDS: Final = 0.1
+_QUICK_BYTES: Final = 2048  # what is judged sooner than a thread is found for it
 _HOST: Final = re.compile(r"[A-Za-z0-9.-]{1,253}(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::[0-9]{1,5})?")
 
 _REJECTED: Final = (
@@ -49,6 +50,7 @@ _REJECTED: Final = (
 STATUSES: Final = {
     **dict.fromkeys(_REJECTED, 400),
     "algorithm": 400,
+    "frozen": 503,
     "entry_unknown": 404,
     "no_such_key": 404,
     "file_unknown": 404,
@@ -97,6 +99,9 @@ def add_scrapi(app: FastAPI, service: LogService, threads: CapacityLimiter) -> N
     _add_keys(app, service)
 
 
+# Only described so: what does not match is answered by the resource itself.
+Locator = Annotated[str, Path(json_schema_extra={"pattern": LOCATOR_PATTERN})]
+Kid = Annotated[str, Path(json_schema_extra={"pattern": "^[A-Za-z0-9._~-]+$"})]
 _LOCATION = {"Location": "where the receipt is, now or later"}
 _RETRY = {"Retry_After": "seconds to wait at least"}
 
@@ -124,6 +129,7 @@ def _add_registration(app: FastAPI, service: LogService, threads: CapacityLimite
     @app.post(
         ENTRIES,
         status_code=201,
+        response_class=Response,
         operation_id="register",
         summary="Register a signed statement",
         responses={
@@ -139,11 +145,17 @@ def _add_registration(app: FastAPI, service: LogService, threads: CapacityLimite
         },
     )
     async def register(request: Request) -> Response:
-        submitted = await to_thread.run_sync(service.submit, await request.body(), limiter=threads)
+        body = await request.body()
+        if len(body) <= _QUICK_BYTES:
+            submitted = service.submit(body)
+        else:
+            submitted = await to_thread.run_sync(service.submit, body, limiter=threads)
         accepted = await asyncio.wrap_future(submitted)
         location = {"location": _base(request, service) + entry_path(accepted.entry_id)}
         if await is_public_in_time(accepted.index):
-            receipt = await to_thread.run_sync(service.receipt, accepted.index, limiter=threads)
+            receipt = await to_thread.run_sync(
+                service.receipt, accepted.index, accepted.entry, limiter=threads
+            )
             if isinstance(receipt, bytes):
                 return Response(receipt, 201, location, media_type=COSE)
         return Response(None, 202, {**location, "retry-after": str(service.pending().retry_after_seconds)})
@@ -153,14 +165,13 @@ def _add_entries(app: FastAPI, service: LogService, threads: CapacityLimiter) ->
     async def answer(entry_id: str, part: str, request: Request) -> Response:
         if not is_locator(entry_id):
             raise MalformedError("Operation locator is not in a valid form", code="invalid_locator")
-        read = service.receipt if part == "receipt" else service.entry
-        index = await to_thread.run_sync(service.find, entry_id, limiter=threads)
-        if index is None:
+        read = service.find_receipt if part == "receipt" else service.find_entry
+        found = await to_thread.run_sync(read, entry_id, limiter=threads)
+        if found is None:
             raise RefusedError(
                 f"Receipt with entry ID {entry_id} not known to this Transparency Service",
                 code="entry_unknown",
             )
-        found = await to_thread.run_sync(read, index, limiter=threads)
         if isinstance(found, Pending):
             headers = {"retry-after": str(found.retry_after_seconds), "cache-control": "no-store"}
             return Response(None, 204, headers)
@@ -171,6 +182,7 @@ def _add_entries(app: FastAPI, service: LogService, threads: CapacityLimiter) ->
 
     @app.get(
         f"{ENTRIES}/{{entry_id}}",
+        response_class=Response,
         operation_id="resolveReceipt",
         summary="The receipt of an entry, or that it is still to come",
         responses={
@@ -179,16 +191,17 @@ def _add_entries(app: FastAPI, service: LogService, threads: CapacityLimiter) ->
             **problems(400, 404),
         },
     )
-    async def receipt(entry_id: str, request: Request) -> Response:
+    async def receipt(entry_id: Locator, request: Request) -> Response:
         return await answer(entry_id, "receipt", request)
 
     @app.get(
         f"{ENTRIES}/{{entry_id}}/statement",
+        response_class=Response,
         operation_id="resolveStatement",
         summary="The entry itself: the signed statement without unprotected headers",
         responses={200: content(COSE, "the entry"), 204: pending, **problems(400, 404)},
     )
-    async def statement(entry_id: str, request: Request) -> Response:
+    async def statement(entry_id: Locator, request: Request) -> Response:
         return await answer(entry_id, "statement", request)
 
 
@@ -197,20 +210,22 @@ def _add_keys(app: FastAPI, service: LogService) -> None:
 
     @app.get(
         KEYS,
+        response_class=Response,
         operation_id="keys",
         summary="The keys of receipts (COSE_KeySet)",
         responses={200: content(CBOR, "an array of COSE_Key"), **problems()},
     )
     async def keys() -> Response:
-        return Response(encode_key_set(service.keys.all), 200, headers, media_type=CBOR)
+        return Response(encode_key_set(service.keys.all()), 200, headers, media_type=CBOR)
 
     @app.get(
         f"{KEYS}/{{kid}}",
+        response_class=Response,
         operation_id="key",
         summary="One key of receipts, by its kid in base64url",
         responses={200: content(CBOR, "a COSE_Key"), **problems(404)},
     )
-    async def key(kid: str) -> Response:
+    async def key(kid: Kid) -> Response:
         found = service.keys.find(kid)
         if found is None:
             raise RefusedError("No key could be found for this kid value", code="no_such_key")

@@ -3,6 +3,7 @@
     GET  PREFIX/checkpoint                     text/plain, to be cached for seconds
     GET  PREFIX/tile/LEVEL/INDEX[.p/WIDTH]     application/octet-stream, to be cached for good
     GET  PREFIX/tile/entries/INDEX[.p/WIDTH]   likewise
+    GET  PREFIX/keys.cose                      the certified key list, where a root has certified one
     GET  PREFIX/erasures/N.cose                deletion manifests
     GET  PREFIX/registration/SHA256.toml       documents of registration policies
 
@@ -15,13 +16,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from anyio import CapacityLimiter, to_thread
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Path, Response
 
 from tlog import web
-from tlog.errors import MalformedError, RefusedError
+from tlog.errors import MalformedError, RefusedError, VerificationError
 from tlog.metrics import Metrics
 from tlog.scrapi import COSE, PROBLEMS, STATUSES, add_scrapi, content, problems
 from tlog.service import LogService
@@ -29,23 +30,24 @@ from tlog.service import LogService
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-MAX_BODY_BYTES: Final = 128 * 1024  # an entry of 65,535 bytes, and unprotected headers to be dropped
+MAX_BODY_BYTES: Final = 72 * 1024  # an entry of 65,535 bytes, and unprotected headers to be dropped
 LIMITS: Final = web.Limits(body_bytes=MAX_BODY_BYTES, connections=1024)
 RATE: Final = web.Rate(per_second=100.0, burst=1000)
+# What a refused statement counts for in requests: to read one of the largest costs as much as many answers.
+REFUSAL_COST: Final = 9.0
 MAX_THREADS: Final = 8
-CHECKPOINT_SECONDS: Final = 2
 
 _TEXT: Final = "text/plain; charset=utf-8"
 _BYTES: Final = "application/octet-stream"
 _TOML: Final = "application/toml"
+_FOR_SECONDS: Final = {"cache-control": "public, max-age=2"}
 _FOR_GOOD: Final = {"cache-control": "public, max-age=31536000, immutable"}
 _PREFIX: Final = re.compile(r"(?:/[A-Za-z0-9._~-]+)*")
-_TILE_PATTERN: Final = r"^(entries|[0-9]|[1-5][0-9]|6[0-3])/(x[0-9]{3}/)*[0-9]{3}(\.p/[1-9][0-9]{0,2})?$"
-# No client can cause one of these: they say that the log's own files are not what they must be.
-_OWN_FAULTS: Final = dict.fromkeys(
-    ("not_verified", "log_state", "rolled_back", "file_altered", "tile", "tile_missing", "document", "key"),
-    500,
-)
+_TILE: Final = r"^(entries|[0-9]|[1-5][0-9]|6[0-3])/(x[0-9]{3}/)*[0-9]{3}(\.p/[1-9][0-9]{0,2})?$"
+# Only described so: whatever else is asked for is not there.
+TilePath = Annotated[str, Path(json_schema_extra={"pattern": _TILE})]
+ManifestName = Annotated[str, Path(json_schema_extra={"pattern": r"^[1-9][0-9]{0,17}\.cose$"})]
+DocumentName = Annotated[str, Path(json_schema_extra={"pattern": r"^[0-9a-f]{64}\.toml$"})]
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,8 @@ def make_app(service: LogService, metrics: Metrics, serving: Serving | None = No
     """The application that answers for `service`, with its requests bounded, granted and counted."""
     serving = serving or Serving()
     app = make_routes(service, serving.prefix)
-    limited = web.limit_rate(app, web.RateLimiter(serving.rate), serving.client_of, PROBLEMS)
+    limiter = web.RateLimiter(serving.rate)
+    limited = web.limit_rate(app, limiter, serving.client_of, PROBLEMS, (web.HEALTH, web.READY), REFUSAL_COST)
     return web.count_requests(web.guard_requests(web.answer_head(limited), serving.limits, PROBLEMS), metrics)
 
 
@@ -80,7 +83,8 @@ def make_routes(service: LogService, prefix: str = "") -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    web.answer_with_problems(app, {**_OWN_FAULTS, **STATUSES}, PROBLEMS)
+    # No client can cause a VerificationError here: the log's own files are not what they must be.
+    web.answer_with_problems(app, STATUSES, PROBLEMS, {VerificationError: 500})
     threads = CapacityLimiter(MAX_THREADS)
     _add_files(app, service, prefix, threads)
     add_scrapi(app, service, threads)
@@ -99,7 +103,9 @@ def make_routes(service: LogService, prefix: str = "") -> FastAPI:
 
 def _add_files(app: FastAPI, service: LogService, prefix: str, threads: CapacityLimiter) -> None:
     async def file(read: Callable[[str], bytes | None], path: str, media_type: str) -> Response:
-        data = await to_thread.run_sync(read, path, limiter=threads)
+        data = service.cached(path)
+        if data is None:
+            data = await to_thread.run_sync(read, path, limiter=threads)
         if data is None:
             # A client that asks for a partial tile takes the full one instead; it relies on this status.
             raise RefusedError("the log has no such file", code="file_unknown")
@@ -107,49 +113,59 @@ def _add_files(app: FastAPI, service: LogService, prefix: str, threads: Capacity
 
     @app.get(
         f"{prefix}/checkpoint",
+        response_class=Response,
         operation_id="checkpoint",
         summary="The public checkpoint (C2SP tlog-checkpoint)",
         responses={200: content("text/plain", "a signed note"), **problems(404)},
     )
     async def checkpoint() -> Response:
-        note = await to_thread.run_sync(service.checkpoint, limiter=threads)
+        note = service.checkpoint()
         if note is None:
             raise RefusedError("the log has no public checkpoint yet", code="file_unknown")
-        headers = {"cache-control": f"public, max-age={CHECKPOINT_SECONDS}"}
-        return Response(note, 200, headers, media_type=_TEXT)
+        return Response(note, 200, _FOR_SECONDS, media_type=_TEXT)
+
+    @app.get(
+        f"{prefix}/keys.cose",
+        response_class=Response,
+        operation_id="keyList",
+        summary="The certified list of the keys that sign statements, receipts and manifests",
+        responses={200: content(COSE, "a COSE_Sign1"), **problems(404)},
+    )
+    async def key_list() -> Response:
+        data = await to_thread.run_sync(service.key_list, limiter=threads)
+        if data is None:
+            raise RefusedError("no root has certified the keys of this log", code="file_unknown")
+        return Response(data, 200, _FOR_SECONDS, media_type=COSE)
 
     @app.get(
         f"{prefix}/tile/{{path:path}}",
+        response_class=Response,
         operation_id="tile",
         summary="A tile of hashes or a bundle of entries (C2SP tlog-tiles)",
         responses={200: content(_BYTES, "the tile"), **problems(404)},
-        openapi_extra=_path_parameter(_TILE_PATTERN),
     )
-    async def tile(path: str) -> Response:
+    async def tile(path: TilePath) -> Response:
         return await file(service.tile, f"tile/{path}", _BYTES)
 
     @app.get(
         f"{prefix}/erasures/{{name}}",
+        response_class=Response,
         operation_id="manifest",
         summary="A deletion manifest",
         responses={200: content(COSE, "a COSE_Sign1"), **problems(404)},
     )
-    async def manifest(name: str) -> Response:
+    async def manifest(name: ManifestName) -> Response:
         return await file(service.document, f"erasures/{name}", COSE)
 
     @app.get(
         f"{prefix}/registration/{{name}}",
+        response_class=Response,
         operation_id="registrationPolicy",
         summary="The document of a registration policy, named by its SHA-256",
         responses={200: content(_TOML, "TOML"), **problems(404)},
     )
-    async def registration(name: str) -> Response:
+    async def registration(name: DocumentName) -> Response:
         return await file(service.document, f"registration/{name}", _TOML)
-
-
-def _path_parameter(pattern: str) -> dict[str, Any]:
-    schema = {"type": "string", "pattern": pattern}
-    return {"parameters": [{"name": "path", "in": "path", "required": True, "schema": schema}]}
 
 
 def _drop_validation_errors(app: FastAPI) -> None:

@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tlog.cose_keys import CoseSigner
-from tlog.entry_ids import EntryIds
+from tlog.entry_ids import EntryIds, Found
 from tlog.errors import Error, MalformedError, UnavailableError, VerificationError
+from tlog.file_cache import FileCache
 from tlog.intake import MAX_UNPUBLISHED, Accepted, Intake
 from tlog.locator import decode_entry_id
 from tlog.log import Log
@@ -24,13 +24,15 @@ from tlog.log_metrics import LogMetrics
 from tlog.metrics import Metrics
 from tlog.published import Published
 from tlog.publisher import Cadence, Publish, Publisher, Turn
-from tlog.receipt_keys import ReceiptKeys, load_receipt_keys
+from tlog.receipt_keys import CreateFile, ReceiptKeys
 from tlog.registrar import Registrar
 from tlog.tile import HEIGHT, WIDTH, parse_path
 
 # Beside tiles and checkpoint: what a log serves as it is, once it stands there.
 _DOCUMENT: Final = re.compile(r"erasures/[1-9][0-9]{0,17}\.cose|registration/[0-9a-f]{64}\.toml")
+KEY_LIST: Final = "keys.cose"
 _PROBE: Final = "ready"
+CACHED_BYTES: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -51,38 +53,45 @@ class Pending:
     retry_after_seconds: int
 
 
+@dataclass(frozen=True)
+class Host:
+    """What the host of a service may want done in its own way.
+
+    `publish` is used where it has more to do than `log.publish`, `create_file` where public documents have to
+    stand in other places too. `on_fatal` is told when the process has to be started anew: the storage failed
+    in a way that it must not go on from, or another log has taken this one's place.
+    """
+
+    settings: ServiceSettings = field(default_factory=ServiceSettings)
+    publish: Publish | None = None
+    create_file: CreateFile | None = None
+    on_fatal: Callable[[], None] = lambda: None
+
+
 class LogService:
     """The service of one log. Any thread may ask; between `start` and `stop` it takes and publishes."""
 
-    def __init__(
-        self,
-        log: Log,
-        receipt_signer: CoseSigner,
-        metrics: Metrics,
-        settings: ServiceSettings | None = None,
-        publish: Publish | None = None,
-        on_fatal: Callable[[], None] = lambda: None,
-    ) -> None:
-        """A service that is not running yet, its receipt key durably among those that are served.
-
-        `publish` is used where the host has more to do than `log.publish`. `on_fatal` is told when the process
-        has to be started anew: the storage failed in a way that it must not go on from.
-        """
-        self.settings = settings or ServiceSettings()
+    def __init__(self, log: Log, keys: ReceiptKeys, metrics: Metrics, host: Host | None = None) -> None:
+        """A service that is not running yet."""
+        host = host or Host()
+        self.settings = host.settings
         self.metrics = LogMetrics(metrics)
+        self.keys = keys
         self.fatal: Error | None = None
-        self._on_fatal = on_fatal
+        self._on_fatal = host.on_fatal
         self._log = _observed(log, self.metrics)
-        self.registrar = Registrar(self._log)
-        self.keys: ReceiptKeys = load_receipt_keys(log.public, receipt_signer.key)
-        self._published = Published(self._log, receipt_signer)
+        self.registrar = Registrar(self._log, host.create_file)
+        self._published = Published(self._log, keys.signer)
         self._ids = EntryIds(self._log)
+        self._files = FileCache(CACHED_BYTES)
         self._intake = Intake(
-            self._log, self.registrar, lambda: self._published.head().size, self.settings.max_unpublished
+            self._log,
+            self.registrar,
+            lambda: self._published.newest_head().size,
+            self.settings.max_unpublished,
         )
-        self._publisher = Publisher(
-            publish or self._log.publish, self._is_due, self.settings.cadence, self._on_turn
-        )
+        publish = host.publish or self._log.publish
+        self._publisher = Publisher(publish, self._is_due, self.settings.cadence, self._on_turn)
         metrics.refresh_with(self._set_sizes)
 
     @contextmanager
@@ -110,19 +119,26 @@ class LogService:
         accepted.add_done_callback(self._count)
         return accepted
 
-    def find(self, locator: str) -> int | None:
-        """The index of the entry that a locator names, None if the log has none."""
-        entry_id = decode_entry_id(locator)
-        return None if entry_id is None else self._ids.find(entry_id)
-
-    def receipt(self, index: int) -> bytes | Pending:
+    def receipt(self, index: int, entry: bytes) -> bytes | Pending:
         """A fresh receipt of the entry, under the checkpoint that is public now."""
         head = self._published.head()
-        return self._published.receipt(index, head) if index < head.size else self.pending()
+        return self._published.receipt(index, entry, head) if index < head.size else self.pending()
 
-    def entry(self, index: int) -> bytes | Pending:
-        """The entry itself, once it is public."""
-        return self._log.read_entry(index) if index < self._published.head().size else self.pending()
+    def find_receipt(self, locator: str) -> bytes | Pending | None:
+        """A fresh receipt of the entry that a locator names, None if the log has none."""
+        found = self._find(locator)
+        return None if found is None else self.receipt(found.index, found.entry)
+
+    def find_entry(self, locator: str) -> bytes | Pending | None:
+        """The entry that a locator names, once it is public; None if the log has none."""
+        found = self._find(locator)
+        if found is None:
+            return None
+        return found.entry if self.is_published(found.index) else self.pending()
+
+    def _find(self, locator: str) -> Found | None:
+        entry_id = decode_entry_id(locator)
+        return None if entry_id is None else self._ids.find(entry_id)
 
     def is_published(self, index: int) -> bool:
         """Whether a public checkpoint covers the entry."""
@@ -145,7 +161,20 @@ class LogService:
         except MalformedError:
             return None
         leaves = (tile.index * WIDTH + tile.width) << (HEIGHT * (tile.level or 0))
-        return self._log.public.read(path) if leaves <= self._published.head().size else None
+        if leaves > self._published.head().size:
+            return None
+        data = self._log.public.read(path)
+        if data is not None:
+            self._files.put(path, data)
+        return data
+
+    def key_list(self) -> bytes | None:
+        """The list of keys that a root has certified, None if there is none."""
+        return self._log.public.read(KEY_LIST)
+
+    def cached(self, path: str) -> bytes | None:
+        """A file that was served before and is at hand; such files never change."""
+        return self._files.get(path)
 
     def document(self, path: str) -> bytes | None:
         """A deletion manifest or a registration policy, None if there is none of this name."""
@@ -163,9 +192,10 @@ class LogService:
         self._published.head()
 
     def check_keys(self) -> None:
-        """Returns if the log has a key to sign with, and the receipt key is served."""
-        if not self._log.settings.note_signers or not self.keys.all:
-            raise UnavailableError("a key is not loaded", code="key_missing")
+        """Returns if the log has a key to sign with, and the receipt key can be loaded."""
+        self.keys.signer()
+        if not self._log.settings.note_signers:
+            raise UnavailableError("the log has no key to sign with", code="key_missing")
 
     def check_threads(self) -> None:
         """Returns if statements are taken and the log is published, or only its witnesses keep it from that."""
@@ -202,8 +232,12 @@ class LogService:
             self._end_if_fatal(error)
 
     def _end_if_fatal(self, error: Error) -> None:
-        """Has the process ended if the storage refuses to go on: a flush failed, and is not to be repeated."""
-        if error.code == "storage_failed" and "errno" not in error.fields and self.fatal is None:
+        """Has the process ended where going on is of no use: the log is frozen, or its storage is.
+
+        A flush that failed is not repeated: the storage says so, without a number of the operating system.
+        """
+        ends = error.code == "frozen" or (error.code == "storage_failed" and "errno" not in error.fields)
+        if ends and self.fatal is None:
             self.fatal = error
             self._on_fatal()
 

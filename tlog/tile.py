@@ -167,12 +167,17 @@ def decode_bundle(data: bytes, count: int) -> tuple[bytes, ...]:
     return tuple(entries)
 
 
-def decode_tile(tile: Tile, data: bytes) -> tuple[bytes, ...]:
-    """The hashes of a hash tile, left to right."""
+def require_width(tile: Tile, data: bytes) -> None:
+    """Returns if the bytes are as many as a hash tile of its width has."""
     if len(data) != tile.width * HASH_BYTES:
         raise VerificationError(
             f"tile: expected {tile.width * HASH_BYTES} bytes", code="tile", path=tile.path
         )
+
+
+def decode_tile(tile: Tile, data: bytes) -> tuple[bytes, ...]:
+    """The hashes of a hash tile, left to right."""
+    require_width(tile, data)
     return tuple(data[at : at + HASH_BYTES] for at in range(0, len(data), HASH_BYTES))
 
 

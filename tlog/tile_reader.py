@@ -14,7 +14,7 @@ from typing import Final
 from tlog.ascii import HASH_BYTES
 from tlog.errors import MalformedError, VerificationError
 from tlog.merkle import Frontier, Node, leaf_hash, range_nodes
-from tlog.tile import WIDTH, Tile, decode_bundle, decode_tile, verified_hash_reader
+from tlog.tile import WIDTH, Tile, decode_bundle, require_width, verified_hash_reader
 
 PathReader = Callable[[str], bytes | None]
 """Returns the file at a path below a log's prefix, None if there is none."""
@@ -28,11 +28,11 @@ def fetch_tile(read: PathReader, tile: Tile) -> bytes:
     if data is None and tile.width < WIDTH:
         data = read(tile.full.path)
         if data is not None:
-            decode_tile(tile.full, data)  # a cut file is no tile, though its beginning might be this one
+            require_width(tile.full, data)  # a cut file is no tile, though its beginning might be this one
             data = data[: tile.width * HASH_BYTES]
     if data is None:
         raise _missing(tile)
-    decode_tile(tile, data)
+    require_width(tile, data)
     return data
 
 

@@ -172,7 +172,7 @@ def _verify_proof(data: bytes, caller: Caller, findings: Findings, entries: Sequ
     if checkpoint is not None:
         included(proof.index, checkpoint.checkpoint.size, findings)
     try:
-        when = UNDATED if checkpoint is None else seen(checkpoint, proof.index + 1)
+        when = UNDATED if checkpoint is None else seen(checkpoint, proof.index + 1, caller)
         statement_claims(entry, caller, when, findings)
     except MalformedError:
         findings.leave("statement_unknown", "What the entry says is not known: it is no signed statement.")

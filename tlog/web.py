@@ -82,6 +82,10 @@ _DISCARDED_BYTES: Final = 4 * 1024 * 1024
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 _TEXT: Final = "text/plain; charset=utf-8"
 
+_DETAILS: Final = {
+    404: "there is nothing at this path",
+    405: "what is at this path does not take this method",
+}
 _STATUS: Final[Mapping[type[Error], int]] = {
     MalformedError: 400,
     RefusedError: 403,
@@ -109,16 +113,22 @@ def problem(
 
 
 def answer_with_problems(
-    app: FastAPI, statuses: Mapping[str, int] | None = None, problems: ProblemFormat = json_problem
+    app: FastAPI,
+    statuses: Mapping[str, int] | None = None,
+    problems: ProblemFormat = json_problem,
+    kinds: Mapping[type[Error], int] | None = None,
 ) -> None:
-    """Make `app` answer every error in problem details; `statuses` gives error codes another status."""
+    """Make `app` answer every error in problem details.
+
+    `statuses` gives error codes another status, `kinds` the errors of a kind.
+    """
     from fastapi.exceptions import RequestValidationError
 
-    by_code = dict(statuses or {})
+    by_code, by_kind = dict(statuses or {}), {**_STATUS, **(kinds or {})}
 
     async def on_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, Error)
-        status = by_code.get(error.code) or next(s for kind, s in _STATUS.items() if isinstance(error, kind))
+        status = by_code.get(error.code) or next(s for kind, s in by_kind.items() if isinstance(error, kind))
         wait = error.fields.get("retry_after_seconds", 1 if status in (429, 503) else None)
         headers = {"retry-after": str(wait)} if isinstance(wait, int) else {}
         instance = error.fields.get("instance")
@@ -130,8 +140,9 @@ def answer_with_problems(
     async def on_http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         code = HTTPStatus(error.status_code).name.lower()
+        detail = _DETAILS.get(error.status_code, str(error.detail))
         # The headers travel on: a 405 without its Allow breaks RFC 9110, 15.5.6.
-        return problem(error.status_code, code, str(error.detail), error.headers, problems)
+        return problem(error.status_code, code, detail, error.headers, problems)
 
     async def on_validation_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
@@ -175,7 +186,8 @@ def guard_requests(app: ASGIApp, limits: Limits, problems: ProblemFormat = json_
         except HTTPException as refusal:
             # What remains of the body must not be read as the next request.
             headers = {"connection": "close", "cache-control": "no-store"}
-            response = problem(refusal.status_code, "bad_input", refusal.detail, headers, problems)
+            code = "not_found" if refusal.status_code == 404 else "bad_input"
+            response = problem(refusal.status_code, code, refusal.detail, headers, problems)
             await response(scope, receive, send)
             return
         if body is not None and not await _answered(app, body, limits.answer_seconds, scope, receive, send):
@@ -187,8 +199,11 @@ def guard_requests(app: ASGIApp, limits: Limits, problems: ProblemFormat = json_
 
 
 async def _read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes | None:
-    """The complete body, or None when the client has gone; HTTPException 413 or 408 where it is refused."""
+    """The complete body, or None when the client has gone; HTTPException where the request is refused."""
     too_large = HTTPException(413, f"the body may have at most {limits.body_bytes} bytes")
+    if "\n" in scope["path"]:
+        # Routes are expressions that end in $, which would take this for the path without it.
+        raise HTTPException(404, _DETAILS[404])
     most = limits.body_bytes + _DISCARDED_BYTES
     headers = dict(scope["headers"])
     declared = headers.get(b"content-length", b"0")
@@ -250,22 +265,35 @@ def limit_rate(
     client_of: ClientOf = peer_of,
     problems: ProblemFormat = json_problem,
     exempt: Collection[str] = (HEALTH, READY),
+    refusal_cost: float = 0.0,
 ) -> ASGIApp:
     """`app`, reached by each client as often as `limiter` grants; 429 with Retry-After beyond that.
 
     Wrap it in `guard_requests`, which reads what the client still sends: an answer given before that is lost
-    to a reset connection. The paths `exempt` are for whoever watches the service.
+    to a reset connection. The paths `exempt` are for whoever watches the service. `refusal_cost` is what a
+    POST that is answered with 400 counts for besides: it cost us work and its sender nothing.
     """
+
+    def charging(send: Send, client: str) -> Send:
+        async def charge(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == 400:
+                limiter.charge(client, refusal_cost)
+            await send(message)
+
+        return charge
 
     async def limited(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in exempt:
-            wait_seconds = limiter.wait_seconds(client_of(scope))
+            client = client_of(scope)
+            wait_seconds = limiter.wait_seconds(client)
             if wait_seconds > 0:
                 headers = {"retry-after": str(math.ceil(wait_seconds))}
                 detail = "this client sends more requests than it is granted; wait, then go on"
                 response = problem(429, "too_many_requests", detail, headers, problems)
                 await response(scope, receive, send)
                 return
+            if refusal_cost and scope["method"] == "POST":
+                send = charging(send, client)
         await app(scope, receive, send)
 
     return limited

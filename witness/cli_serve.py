@@ -36,7 +36,9 @@ def serve(args: argparse.Namespace) -> int:
         _allow_many_files()
         measured = metrics.WitnessMetrics(store)
         beside = [make_metrics_server(measured, *metrics_address)] if metrics_address else []
-        said = {**identity(store.marker), **{"metrics": f"{one.url}/metrics" for one in beside}}
+        said: Json = identity(store.marker)
+        for one in beside:
+            said["metrics"] = f"{one.url}/metrics"
 
         def announce(url: str) -> None:
             print(f"listening on {url}", file=sys.stderr, flush=True)  # noqa: T201 -- for people and scripts

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from tlog.checkpoint import Checkpoint, OpenedCheckpoint, open_checkpoint, parse_checkpoint
 from tlog.cosignature import Cosignature, verify_cosignature
 from tlog.errors import Error, MalformedError, RefusedError, UnavailableError, VerificationError
-from tlog.note import Note, SignatureLine, known_lines, parse_note
+from tlog.note import Note, SignatureLine, format_note, known_lines, parse_note
 from tlog.policy import Policy, satisfied_by, verify_cosignatures
 from witness.exchange import Exchanges, Reply
+from witness.remembered import Kind, Known, Lie, Remembered, cosigned_note, find_lie
 from witness.wire import (
     MAX_ANSWER_BYTES,
     MAX_BODY_BYTES,
@@ -38,8 +39,8 @@ class Failure:
     """Why a witness, named as the policy names it, gave no cosignature.
 
     `code`: unreachable, late, malformed, not_verified, refused (with `status`), fork (it says that it has
-    cosigned another root of this size), ahead (that it has cosigned a larger head than ours: `size`) or
-    conflict (it names one size after another).
+    cosigned another root of this size), ahead (that it has cosigned a larger head than ours: `size`),
+    conflict (it names one size after another) or lied (evidence is kept).
     """
 
     names: tuple[str, ...]
@@ -50,10 +51,15 @@ class Failure:
 
 @dataclass(frozen=True)
 class Answers:
-    """What the witnesses said: each cosignature is verified, one at most for each key of the policy."""
+    """What the witnesses said: each cosignature is verified, one at most for each key of the policy.
+
+    A cosignature counts even where it shows that the witness lied (`lies`): to leave that witness out of the
+    policy is for people to decide.
+    """
 
     cosignatures: tuple[Cosignature, ...]
     failures: tuple[Failure, ...]
+    lies: tuple[Lie, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,15 +72,20 @@ class WitnessedHead:
 
 
 def make_cosign(
-    policy: Policy, on_failure: Callable[[Failure], None] = lambda failure: None
+    policy: Policy,
+    on_failure: Callable[[Failure], None] = lambda failure: None,
+    remembered: Remembered | None = None,
 ) -> CosignFunction:
-    """The function with which a log has its heads cosigned by the witnesses of `policy`."""
+    """The function with which a log has its heads cosigned by the witnesses of `policy`.
+
+    With `remembered` each witness is asked from the size it was last heard at, and its lies are kept.
+    """
 
     def cosign(
         note: bytes, prove: Prove, previous_size: int, deadline_seconds: float
     ) -> tuple[SignatureLine, ...]:
-        answers = collect_cosignatures(policy, note, prove, previous_size, deadline_seconds)
-        for failure in answers.failures:
+        answers = collect_cosignatures(policy, note, prove, previous_size, deadline_seconds, remembered)
+        for failure in (*answers.failures, *(Failure(lie.names, "lied") for lie in answers.lies)):
             on_failure(failure)
         return tuple(cosignature.line for cosignature in answers.cosignatures)
 
@@ -89,29 +100,42 @@ def ask_witnesses(
 
 
 def collect_cosignatures(
-    policy: Policy, note: bytes, prove: Prove, previous_size: int, deadline_seconds: float
+    policy: Policy,
+    note: bytes,
+    prove: Prove,
+    previous_size: int,
+    deadline_seconds: float,
+    remembered: Remembered | None = None,
 ) -> Answers:
     """The cosignatures of a log's signed checkpoint, had from all witnesses of the policy in parallel.
 
     Ends at the quorum (with none: when all have answered) or at the deadline. `previous_size` is what the
-    witnesses are thought to have cosigned last; `prove` is called in this thread only. Those slower than the
-    quorum go on until the deadline in the background, so that they too have seen the head.
+    witnesses of which nothing is remembered are thought to have cosigned last; `prove` is called in this
+    thread only. Those slower than the quorum go on until the deadline in the background, so that they too have
+    seen the head.
     """
     parsed = parse_note(note)
-    round_ = _Round(policy, parsed, parse_checkpoint(parsed.text), prove)
-    if not 0 <= previous_size <= round_.checkpoint.size:
+    checkpoint = parse_checkpoint(parsed.text)
+    known = remembered.load(checkpoint.origin) if remembered else Known()
+    round_ = _Round(policy, parsed, checkpoint, prove, known)
+    if not 0 <= previous_size <= checkpoint.size:
         raise MalformedError("witnesses: expected a previous size from 0 to the checkpoint's size")
     exchanges: Exchanges[_Asked] = Exchanges(deadline_seconds, MAX_ANSWER_BYTES)
     try:
         for url, names in _names_by_url(policy).items():
-            round_.ask(exchanges, _Asked(url, names, previous_size))
+            old_size = min(known.sizes.get(url, previous_size), checkpoint.size)
+            round_.ask(exchanges, _Asked(url, names, old_size))
         while not round_.satisfied() and (ended := exchanges.next()) is not None:
             round_.hear(exchanges, *ended)
     finally:
         exchanges.close()
+        if remembered:
+            remembered.save(checkpoint.origin, known, Known(round_.sizes, round_.notes))
+            for lie in round_.lies:
+                remembered.keep(lie)
     late = () if round_.satisfied() else exchanges.waiting()
     failures = (*round_.failures, *(Failure(asked.names, "late") for asked in late))
-    return Answers(tuple(round_.cosignatures.values()), failures)
+    return Answers(tuple(round_.cosignatures.values()), failures, tuple(round_.lies))
 
 
 def fetch_heads(policy: Policy, origin: str, deadline_seconds: float) -> tuple[WitnessedHead, ...]:
@@ -165,8 +189,13 @@ def _names_by_url(policy: Policy) -> dict[str, tuple[str, ...]]:
 class _Round:
     """The asking for one checkpoint: what was had so far, and what the next reply means."""
 
-    def __init__(self, policy: Policy, note: Note, checkpoint: Checkpoint, prove: Prove) -> None:
+    def __init__(
+        self, policy: Policy, note: Note, checkpoint: Checkpoint, prove: Prove, known: Known
+    ) -> None:
         self.checkpoint = checkpoint
+        self.sizes = dict(known.sizes)
+        self.notes = dict(known.notes)
+        self.lies: list[Lie] = []
         self.cosignatures: dict[str, Cosignature] = {}
         self.failures: list[Failure] = []
         self._policy = policy
@@ -193,6 +222,8 @@ class _Round:
                 return
             old_size = self._conflict_size(asked, reply)
         except Error as error:
+            if isinstance(reply, Reply) and isinstance(error, VerificationError):
+                self._caught("not_verified", asked, format_note(self._note), reply.body)
             self.failures.append(_failure(asked.names, error))
             return
         # Outside the try: an error of our own log is not the witness's failure.
@@ -205,6 +236,8 @@ class _Round:
         that it never had.
         """
         size = parse_conflict(reply.content_type, reply.body)
+        self.sizes[asked.url] = size
+        self._notice_forgotten(asked, size, reply.body)
         if size > self.checkpoint.size:
             raise RefusedError("the witness has cosigned a larger head", code="ahead", size=size)
         if size == asked.old_size == self.checkpoint.size:
@@ -224,8 +257,26 @@ class _Round:
         if not lines:
             raise VerificationError("no cosignature by a key of the policy")
         had = [verify_cosignature(line.key, line.line, self._note.text) for line in lines]
+        self.sizes[asked.url] = self.checkpoint.size
         for cosignature in had:
             self.cosignatures.setdefault(self._names[cosignature.key], cosignature)
+            vkey = cosignature.key.vkey
+            earlier = self.notes.get(vkey)
+            found = find_lie(earlier.encode() if earlier else None, cosignature, self._note)
+            if found:
+                self._caught(found[0], asked, *found[1:])
+            else:
+                self.notes[vkey] = cosigned_note(self._note, [cosignature])
+
+    def _notice_forgotten(self, asked: _Asked, size: int, body: bytes) -> None:
+        """A witness that names a smaller size than that of a head it cosigned has lost its state, or lies."""
+        for key, name in self._names.items():
+            note = self.notes.get(key.vkey)
+            if note and name in asked.names and parse_checkpoint(parse_note(note.encode()).text).size > size:
+                self._caught("forgot", asked, note.encode(), body)
+
+    def _caught(self, kind: Kind, asked: _Asked, earlier: bytes, later: bytes) -> None:
+        self.lies.append(Lie(kind, asked.names, asked.url, earlier, later))
 
 
 def _failure(names: tuple[str, ...], error: Error) -> Failure:

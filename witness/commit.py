@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
@@ -16,25 +18,36 @@ A = TypeVar("A")
 
 MAX_BATCH = 64
 
-_Pending = tuple[bytes, "asyncio.Future[A]"]
-
 
 class GroupCommit(Generic[A]):
-    """Hands bodies in batches to `run`, which gives one answer for each, in order."""
+    """Hands bodies in batches to `run`, which gives one answer for each, in order. Of one event loop only."""
 
-    def __init__(self, run: Callable[[Sequence[bytes]], Sequence[A]], max_batch: int = MAX_BATCH) -> None:
+    def __init__(
+        self, run: Callable[[Sequence[bytes]], Sequence[A]], failed: A, max_batch: int = MAX_BATCH
+    ) -> None:
+        """`failed` is the answer for a batch of which `run` raised an error: our own bug."""
         self._run = run
+        self._failed = failed
         self._max_batch = max_batch
-        self._pending: queue.SimpleQueue[tuple[bytes, asyncio.Future[A]]] = queue.SimpleQueue()
+        self._pending: queue.SimpleQueue[tuple[bytes, Callable[[A], None]]] = queue.SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def submit(self, body: bytes) -> A:
-        """The answer for one body. Of one event loop only."""
+    def put(self, body: bytes, deliver: Callable[[A], None]) -> None:
+        """Has the body answered; `deliver` is called in the event loop, once."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             threading.Thread(target=self._work, daemon=True, name="muniment-commit").start()
-        future: asyncio.Future[A] = self._loop.create_future()
-        self._pending.put((body, future))
+        self._pending.put((body, deliver))
+
+    async def submit(self, body: bytes) -> A:
+        """The answer for one body."""
+        future: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+
+        def deliver(answer: A) -> None:
+            if not future.done():  # else nobody waits any more
+                future.set_result(answer)
+
+        self.put(body, deliver)
         return await future
 
     def _work(self) -> None:
@@ -47,30 +60,17 @@ class GroupCommit(Generic[A]):
                     batch.append(self._pending.get_nowait())
                 except queue.Empty:
                     break
-            futures = [future for _, future in batch]
             try:
                 answers = self._run([body for body, _ in batch])
-            except BaseException as error:  # noqa: BLE001 -- a bug must reach those who wait, not end the thread
-                self._deliver(loop, _fail, futures, error)
-                continue
-            self._deliver(loop, _resolve, futures, answers)
-
-    def _deliver(
-        self, loop: asyncio.AbstractEventLoop, deliver: Callable[..., None], *values: object
-    ) -> None:
-        try:
-            loop.call_soon_threadsafe(deliver, *values)
-        except RuntimeError:
-            return  # the loop was closed: the process is stopping, and nobody waits any more
+            except Exception:  # noqa: BLE001 -- an outermost loop: a bug must reach those who wait, not end it
+                traceback.print_exc(file=sys.stderr)
+                answers = [self._failed] * len(batch)
+            try:
+                loop.call_soon_threadsafe(_deliver, [deliver for _, deliver in batch], answers)
+            except RuntimeError:
+                return  # the loop was closed: the process is stopping, and nobody waits any more
 
 
-def _resolve(futures: Sequence[asyncio.Future[A]], answers: Sequence[A]) -> None:
-    for future, answer in zip(futures, answers, strict=True):
-        if not future.done():
-            future.set_result(answer)
-
-
-def _fail(futures: Sequence[asyncio.Future[A]], error: BaseException) -> None:
-    for future in futures:
-        if not future.done():
-            future.set_exception(error)
+def _deliver(delivers: Sequence[Callable[[A], None]], answers: Sequence[A]) -> None:
+    for deliver, answer in zip(delivers, answers, strict=True):
+        deliver(answer)

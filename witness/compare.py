@@ -41,7 +41,8 @@ class SplitView:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came of it. `consistent` heads were proved to be of one tree, `unproved` ones could not be compared.
+    """What came of it. `consistent` heads were proved to be of one tree, that of the largest of them;
+    `unproved` ones could not be compared.
 
     No split view and nothing unproved means that all saw one log, as far as they were asked.
     """
@@ -59,6 +60,7 @@ def compare_heads(views: Sequence[View], reader_of: ReaderOf) -> Comparison:
     merged = sorted(_merged(views), key=lambda view: view.checkpoint.size, reverse=True)
     splits = []
     linked: set[int] = set() if len(merged) > 1 else {0}
+    consistent = frozenset(linked)
     for position, larger in enumerate(merged):
         after = range(position + 1, len(merged))
         same = [other for other in after if merged[other].checkpoint.size == larger.checkpoint.size]
@@ -75,9 +77,10 @@ def compare_heads(views: Sequence[View], reader_of: ReaderOf) -> Comparison:
                 linked |= {position, other}
             else:
                 splits.append(SplitView("not_extended", merged[other], larger, root))
+        consistent = consistent or frozenset(linked)
     in_splits = {id(view) for split in splits for view in (split.smaller, split.larger)}
     return Comparison(
-        tuple(view for position, view in enumerate(merged) if position in linked),
+        tuple(view for position, view in enumerate(merged) if position in consistent),
         tuple(
             view
             for position, view in enumerate(merged)

@@ -7,12 +7,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
 from tlog.metrics import Metrics
+from witness.answers import HttpAnswer
+from witness.hot import PATH
 from witness.store import Store
 
-A = TypeVar("A")
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+ADD_CHECKPOINT = "add-checkpoint"
+
+Run = Callable[[Sequence[bytes]], Sequence[HttpAnswer]]
+"""Answers add-checkpoint bodies that arrived together."""
 
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64)
 COMMIT_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -26,7 +34,10 @@ class WitnessMetrics(Metrics):
         self._store = store
         self._clock = clock
         self._answers = self.counter(
-            "muniment_witness_answers_total", "Answers to witness requests.", ("call", "status")
+            "muniment_witness_answers_total", "Requests answered.", ("call", "status")
+        )
+        self._seconds = self.histogram(
+            "muniment_witness_answer_seconds", "Time from a request to its answer.", ("call",)
         )
         self._conflicts = self.counter(
             "muniment_witness_conflicts_total", "Heads refused for what was cosigned before.", ("code",)
@@ -41,24 +52,44 @@ class WitnessMetrics(Metrics):
             COMMIT_SECONDS,
         )
 
-    def answered(self, call: str, status: int, code: str = "") -> None:
-        """Counts an answer; `code` is that of a refusal."""
-        self._answers.add(call, str(status))
-        if status in (409, 422):
-            self._conflicts.add(code)
+    def count_hot(self, answer: HttpAnswer, seconds: float) -> None:
+        """Counts an answer that went the short way, and how long it took."""
+        self._answers.add(ADD_CHECKPOINT, str(answer.status))
+        self._seconds.observe(seconds, ADD_CHECKPOINT)
 
-    def timed(
-        self, run: Callable[[Sequence[bytes]], Sequence[A]]
-    ) -> Callable[[Sequence[bytes]], Sequence[A]]:
-        """`run`, with its batches counted and timed."""
+    def count_requests(self, app: ASGIApp) -> ASGIApp:
+        """`app`, with its answers counted by call and status, and timed."""
 
-        def measured(bodies: Sequence[bytes]) -> Sequence[A]:
+        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                await app(scope, receive, send)
+                return
+            path = scope["path"]
+            call = "checkpoint" if path.endswith("/checkpoint") else _CALLS.get(path, "other")
             began = time.monotonic()
-            try:
-                return run(bodies)
-            finally:
-                self._batches.observe(len(bodies))
-                self._commits.observe(time.monotonic() - began)
+
+            async def note(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    self._answers.add(call, str(message["status"]))
+                    self._seconds.observe(time.monotonic() - began, call)
+                await send(message)
+
+            await app(scope, receive, note)
+
+        return counted
+
+    def measured(self, run: Run) -> Run:
+        """`run`, with its batches counted and timed, and the conflicts among its answers counted."""
+
+        def measured(bodies: Sequence[bytes]) -> Sequence[HttpAnswer]:
+            began = time.monotonic()
+            answers = run(bodies)
+            self._batches.observe(len(bodies))
+            self._commits.observe(time.monotonic() - began)
+            for answer in answers:
+                if answer.status in (409, 422):
+                    self._conflicts.add(answer.code)
+            return answers
 
         return measured
 
@@ -91,6 +122,13 @@ class WitnessMetrics(Metrics):
 
 
 KINDS = ("fork", "unproven")
+_CALLS = {
+    PATH: ADD_CHECKPOINT,
+    "/sign-subtree": "sign-subtree",
+    "/logs": "logs",
+    "/healthz": "health",
+    "/readyz": "health",
+}
 
 
 def _gauge(name: str, help_text: str, samples: list[str]) -> list[str]:

@@ -1,14 +1,18 @@
 """The HTTP interface of a witness. C2SP tlog-witness.
 
-add-checkpoint, which is nearly all that a witness is asked, is a plain ASGI callable; the rest is FastAPI's.
+add-checkpoint, which is nearly all that a witness is asked, goes by `witness.hot` where it comes in its usual
+form, else by a plain ASGI callable; the rest is FastAPI's.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from anyio import CapacityLimiter, Lock, to_thread
@@ -16,13 +20,14 @@ from fastapi import FastAPI, Request, Response
 
 from tlog import web
 from tlog.ascii import encode_base64
-from tlog.errors import Error, MalformedError, RefusedError, UnavailableError
+from tlog.errors import RefusedError
+from witness import hot
+from witness.answers import STATUSES, TEXT, HttpAnswer, bug_answer, http_answer
 from witness.commit import GroupCommit
-from witness.decide import Refuse
 from witness.metrics import WitnessMetrics
 from witness.service import Answer, Witness
 from witness.store import Store
-from witness.wire import MAX_BODY_BYTES, SIZE_TYPE, format_conflict, format_cosignatures, origin_digest
+from witness.wire import MAX_BODY_BYTES, origin_digest
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -33,101 +38,74 @@ if TYPE_CHECKING:
 LIMITS = web.Limits(body_bytes=MAX_BODY_BYTES, header_seconds=5.0, connections=12_000)
 MAX_THREADS = 8
 LIST_SECONDS = 10.0  # how long one list of logs stands, so that asking for it costs nothing
-ADD_CHECKPOINT = "/add-checkpoint"
 
-_TEXT = "text/plain; charset=utf-8"
 _DIGEST = re.compile("[0-9a-f]{64}")
-# A damaged database is our fault: a 422 would tell the log that it forked.
-_STATUSES = {"unknown_origin": 404, "not_offered": 404, "too_many_requests": 429, "state_lost": 500}
 
 
-def make_app(
+@dataclass(frozen=True)
+class WitnessApp:
+    """The application of a witness, and the batches that its add-checkpoint requests share."""
+
+    app: ASGIApp
+    commit: GroupCommit[HttpAnswer]
+
+
+def make_app(witness: Witness, limits: web.Limits = LIMITS) -> ASGIApp:
+    """The application that answers for `witness`; submission and monitoring share one prefix."""
+    return make_witness_app(witness, limits).app
+
+
+def make_witness_app(
     witness: Witness,
     limits: web.Limits = LIMITS,
     store: Store | None = None,
     metrics: WitnessMetrics | None = None,
-) -> ASGIApp:
-    """The application that answers for `witness`; submission and monitoring share one prefix.
-
-    With `store` it lists the logs, and is ready only while the store can be written.
-    """
+) -> WitnessApp:
+    """The application; with `store` it lists the logs, and is ready only while the store can be written."""
     app = FastAPI(title="Muniment witness", openapi_url=None, redirect_slashes=False)
-    web.answer_with_problems(app, _STATUSES)
+    web.answer_with_problems(app, STATUSES)
     web.add_health(app, {"store": store.check_writable} if store else {})
-    _add_calls(app, witness, metrics)
+    _add_calls(app, witness)
     if store:
         _add_list(app, store)
-    run = metrics.timed(witness.add_checkpoints) if metrics else witness.add_checkpoints
-    hot = _hot_route(app, GroupCommit(run), metrics)
-    return web.guard_requests(hot, limits)
+
+    def run(bodies: Sequence[bytes]) -> Sequence[HttpAnswer]:
+        return [http_answer(answer) for answer in witness.add_checkpoints(bodies)]
+
+    commit = GroupCommit(metrics.measured(run) if metrics else run, bug_answer())
+    return WitnessApp(web.guard_requests(_route(app, commit), limits), commit)
 
 
-def _hot_route(app: ASGIApp, commit: GroupCommit[Answer | Error], metrics: WitnessMetrics | None) -> ASGIApp:
+def _route(app: ASGIApp, commit: GroupCommit[HttpAnswer]) -> ASGIApp:
+    """add-checkpoint, where it did not go the short way; everything else is for `app`."""
+
     async def route(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] != ADD_CHECKPOINT or scope["method"] != "POST":
+        if scope["type"] != "http" or scope["path"] != hot.PATH or scope["method"] != "POST":
             await app(scope, receive, send)
             return
         message = await receive()  # whole, as the guard around this holds it
         answer = await commit.submit(message["body"])
-        status, code, media_type, body, headers = _answered(answer)
-        if metrics:
-            metrics.answered("add-checkpoint", status, code)
-        start: list[tuple[bytes, bytes]] = [
-            (b"content-type", media_type.encode("ascii")),
-            (b"content-length", b"%d" % len(body)),
-            *headers,
-        ]
-        await send({"type": "http.response.start", "status": status, "headers": start})
-        await send({"type": "http.response.body", "body": body})
+        start = {"type": "http.response.start", "status": answer.status, "headers": answer.all_headers()}
+        await send(start)
+        await send({"type": "http.response.body", "body": answer.body})
 
     return route
 
 
-_Parts = tuple[int, str, str, bytes, Sequence[tuple[bytes, bytes]]]
-
-
-def _answered(answer: Answer | Error) -> _Parts:
-    """Status, code, media type, body and further headers of an answer."""
-    if isinstance(answer, tuple):
-        return 200, "", _TEXT, format_cosignatures(answer), ()
-    if isinstance(answer, Refuse):
-        if answer.known_size is not None:
-            # Exactly this type, without the charset that a text/ type is given by default.
-            return answer.status, answer.code, SIZE_TYPE, format_conflict(answer.known_size), ()
-        return _problem(answer.status, answer.code, answer.detail)
-    kinds = ((MalformedError, 400), (RefusedError, 403), (UnavailableError, 503))
-    status = _STATUSES.get(answer.code) or next((s for kind, s in kinds if isinstance(answer, kind)), 500)
-    wait = answer.fields.get("retry_after_seconds", 1)
-    headers = [(b"retry-after", b"%d" % wait)] if status in (429, 503) and isinstance(wait, int) else []
-    return _problem(status, answer.code, answer.message, headers)
-
-
-def _problem(status: int, code: str, detail: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> _Parts:
-    media_type, body = web.json_problem(web.Problem(status, code, detail))
-    return status, code, media_type, body, headers
-
-
-def _response(answer: Answer) -> Response:
-    status, _, media_type, body, _ = _answered(answer)
-    return Response(body, status, {"content-type": media_type})
-
-
-def _add_calls(app: FastAPI, witness: Witness, metrics: WitnessMetrics | None) -> None:
+def _add_calls(app: FastAPI, witness: Witness) -> None:
     threads = CapacityLimiter(MAX_THREADS)
 
-    # Never reached by a POST, which the route above takes; it makes other methods a 405.
-    @app.post(ADD_CHECKPOINT)
+    @app.post(hot.PATH)
     async def add_checkpoint(request: Request) -> Response:
-        return _response(await to_thread.run_sync(witness.add_checkpoint, await request.body()))
+        # Never reached, for the route around this takes each POST: it makes another method a 405.
+        raise RefusedError("expected a POST")
 
     @app.post("/sign-subtree")
     async def sign_subtree(request: Request) -> Response:
         body = await request.body()
-        answer = await to_thread.run_sync(witness.sign_subtree, body, limiter=threads)
-        if metrics:
-            refused = isinstance(answer, Refuse)
-            metrics.answered("sign-subtree", answer.status if refused else 200)  # type: ignore[union-attr]
-        return _response(answer)
+        answer: Answer = await to_thread.run_sync(witness.sign_subtree, body, limiter=threads)
+        parts = http_answer(answer)
+        return Response(parts.body, parts.status, media_type=parts.media_type)
 
     @app.get("/{digest}/checkpoint")
     async def checkpoint(digest: str) -> Response:
@@ -136,7 +114,7 @@ def _add_calls(app: FastAPI, witness: Witness, metrics: WitnessMetrics | None) -
             note = await to_thread.run_sync(witness.checkpoint, bytes.fromhex(digest), limiter=threads)
         if note is None:
             raise RefusedError("no checkpoint was cosigned for this log", code="unknown_origin")
-        return Response(note, media_type=_TEXT)
+        return Response(note, media_type=TEXT)
 
 
 def _add_list(app: FastAPI, store: Store) -> None:
@@ -171,6 +149,23 @@ def _describe_logs(store: Store) -> bytes:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
+def make_server(
+    witness: Witness,
+    host: str,
+    port: int,
+    announce: Callable[[str], None],
+    store: Store | None = None,
+    metrics: WitnessMetrics | None = None,
+) -> Server:
+    """A server bound to its address: `run()` blocks until `should_exit` is set."""
+    made = make_witness_app(witness, LIMITS, store, metrics)
+    app = metrics.count_requests(made.app) if metrics else made.app
+    server = web.make_server(app, host, port, LIMITS, announce)
+    put = hot.counted(made.commit.put, metrics.count_hot) if metrics else made.commit.put
+    server.config.http = hot.lay_over(server.config.http, put, LIMITS)
+    return server
+
+
 def serve(
     witness: Witness,
     host: str,
@@ -180,8 +175,25 @@ def serve(
     metrics: WitnessMetrics | None = None,
     beside: Sequence[Server] = (),
 ) -> None:
-    """Answer for `witness` until SIGTERM or SIGINT."""
-    app = make_app(witness, LIMITS, store, metrics)
-    if metrics:
-        app = web.count_requests(app, metrics)
-    web.serve(app, host, port, LIMITS, announce, beside=beside)
+    """Answer for `witness` until SIGTERM or SIGINT, with the servers `beside` in threads meanwhile."""
+    server = make_server(witness, host, port, announce, store, metrics)
+
+    def stop(number: int, frame: object) -> None:
+        server.should_exit = True
+
+    # uvicorn raises the signal again after a clean stop, to end the process by it: then it meets `stop`.
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    signals = (signal.SIGTERM, signal.SIGINT) if in_main_thread else ()
+    previous = {number: signal.signal(number, stop) for number in signals}
+    threads = [threading.Thread(target=one.run, daemon=True, name="muniment-beside") for one in beside]
+    try:
+        for thread in threads:
+            thread.start()
+        server.run()
+    finally:
+        for one in beside:
+            one.should_exit = True
+        for thread in threads:
+            thread.join()
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -29,7 +29,7 @@ from tlog.storage import DirectoryStorage
 from witness.decide import KnownHead, Suspect
 from witness.marker import MARKER, KeySource, Marker, format_marker, parse_marker
 from witness.records import Advance, Cosigned, Evidence, LogRecord, Terms
-from witness.rows import LOGS, ONE_LOG, advance_row, insert_log, keys_of, record_of, values_of
+from witness.rows import LOGS, ONE_LOG, advance_row, insert_log, keys_of, record_of
 
 DATABASE = "witness.db"
 BUSY_TIMEOUT_MS = 5000
@@ -178,7 +178,8 @@ class Store:
         self.marker = marker
         self._connection = connection
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[tuple[Any, ...], LogRecord]] = {}
+        self._known: dict[str, LogRecord] = {}
+        self._known_version: int | None = None
 
     def close(self) -> None:
         """Returns once the database is closed."""
@@ -190,12 +191,11 @@ class Store:
         if key.kind not in _LOG_KINDS:
             raise MalformedError("witness: expected the vkey of a log, of type 1 (Ed25519) or 6 (ML-DSA-44)")
         Checkpoint(origin, 0, EMPTY_ROOT)  # an origin that no checkpoint can have is refused here
-        with self._database() as database, database:
+        with self._changing() as database:
             for other in keys_of(database, origin):
                 if (other.name, other.key_id) == (key.name, key.key_id) and other != key:
                     raise RefusedError("witness: another key of this log has this name and key id")
-            added = [insert_log(database, origin, key, terms)]
-        return any(added)
+            return insert_log(database, origin, key, terms)
 
     def import_logs(self, listed: Sequence[tuple[str, VerifierKey, Terms]]) -> int:
         """How many of these logs were not known, once all are, with these terms; all of them or none.
@@ -203,7 +203,7 @@ class Store:
         RefusedError with code `other_key` where a log is known by other keys: whoever writes a list may not
         give a log that was added by hand another key.
         """
-        with self._database() as database, database:
+        with self._changing() as database:
             for origin, key, _ in listed:
                 if any(known != key for known in keys_of(database, origin)):
                     raise RefusedError(
@@ -212,31 +212,33 @@ class Store:
                         code="other_key",
                         origin=origin,
                     )
-            added = [insert_log(database, origin, key, terms) for origin, key, terms in listed]
-        return sum(added)
+            return sum(insert_log(database, origin, key, terms) for origin, key, terms in listed)
 
     def remove_log(self, origin: str) -> bool:
         """True once nothing is cosigned for the log any more, False if it was not known.
 
         The last head stays: were the log added again, a head that contradicts it would still be refused.
         """
-        with self._database() as database, database:
+        with self._changing() as database:
             database.execute("DELETE FROM log_key WHERE origin = ?", (origin,))
             removed = database.changes() > 0
             database.execute("DELETE FROM log_terms WHERE origin = ?", (origin,))
-        return removed
+            return removed
 
     def log(self, origin: str) -> LogRecord | None:
         """The log with this origin, None if it is not known here."""
         with self._database() as database:
-            rows: list[Any] = database.execute(ONE_LOG, (origin,)).fetchall()
-        if not rows:
-            return None
-        known = self._known.get(origin)
-        if known is None or known[0] != rows[0]:
-            known = (rows[0], record_of(rows[0]))
-            self._remember(origin, *known)
-        return known[1]
+            # Changes with every commit of another connection; until then what was read is what is there.
+            version: Any = database.execute("PRAGMA data_version").fetchall()[0][0]
+            if version != self._known_version or len(self._known) > MAX_REMEMBERED_LOGS:
+                self._known_version = version
+                self._known.clear()
+            if origin not in self._known:
+                rows: list[Any] = database.execute(ONE_LOG, (origin,)).fetchall()
+                if not rows:
+                    return None
+                self._known[origin] = record_of(rows[0])
+            return self._known[origin]
 
     def log_by_digest(self, digest: bytes) -> LogRecord | None:
         """The log whose origin hashes to `digest`, None if it is not known here."""
@@ -265,12 +267,15 @@ class Store:
             try:
                 taken = tuple(advance_row(database, step) for step in steps)
                 database.execute("COMMIT")
-            finally:
+            except BaseException:
+                self._known.clear()  # whether it was stored or not is unknown
                 if database.in_transaction:
                     database.execute("ROLLBACK")
-        for step, stored in zip(steps, taken, strict=True):
-            if stored:
-                self._remember_advance(step)
+                raise
+            for step, stored in zip(steps, taken, strict=True):
+                known = self._known.pop(step.origin, None)
+                if stored and known:
+                    self._known[step.origin] = replace(known, cosigned=step.new)
         return taken
 
     def check_writable(self) -> None:
@@ -327,19 +332,14 @@ class Store:
             rows: list[Any] = database.execute(f"{LOGS} {where} ORDER BY origin", values).fetchall()
         return map(record_of, rows)
 
-    def _remember_advance(self, step: Advance) -> None:
-        known = self._known.get(step.origin)
-        if known:
-            row, record = known
-            self._remember(
-                step.origin, (row[0], *values_of(step.new), *row[6:]), replace(record, cosigned=step.new)
-            )
-
-    def _remember(self, origin: str, row: tuple[Any, ...], record: LogRecord) -> None:
-        """Saves reading the same row once more; each is compared with what the database holds before use."""
-        if len(self._known) >= MAX_REMEMBERED_LOGS:
+    @contextmanager
+    def _changing(self) -> Iterator[apsw.Connection]:
+        """The connection in a transaction that changes which logs are known, and how."""
+        with self._database() as database:
             self._known.clear()
-        self._known[origin] = (row, record)
+            with database:
+                yield database
+            self._known.clear()
 
     @contextmanager
     def _database(self) -> Iterator[apsw.Connection]:

@@ -7,6 +7,7 @@ import random
 import sys
 import threading
 import time
+import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from memory import erase, erase_record, scan_process, wiring
-from memory.event import decode_link
+from memory.event import decode_content, decode_link
 from memory.manifest import Manifest, decode_manifest, verify_manifest, verify_successor
 from memory.model import AGENT_SCOPES, Principal, parse_fact_id
 from memory.principal import make_principal, owner_from_environment, with_all_scopes
@@ -108,6 +109,8 @@ def test_a_preview_tells_what_would_go_and_deletes_nothing(home: wiring.Home) ->
         "held": 0,
         "mentions": [],
         "guard": "erase",
+        "ledger": 1,
+        "openings": 0,
     }
     assert answer["confirm"] and answer["expires_at"].endswith("Z")
     assert home.memory(ME).get("dana/address")["current"] == "Oak Lane"
@@ -234,6 +237,36 @@ def test_a_subject_is_looked_for_in_every_spelling_it_was_written_in(home: wirin
     other = write(home, "Ask Dana Scully about it.")
     preview = home.memory(ME).forget_preview(subject=DANA)["preview"]
     assert (preview["count"], {one["id"] for one in preview["mentions"]}) == (1, {note["id"], other["id"]})
+
+
+ZOE = "Zoë Åkesson-Müller"
+SPELLINGS = {
+    "decomposed": unicodedata.normalize("NFD", ZOE),
+    "capitals": ZOE.upper(),
+    "wide": "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in ZOE),
+    "other white space": ZOE.replace(" ", "\u00a0\n "),
+    "other hyphen": ZOE.replace("-", "\u2010"),
+    "invisible characters": ZOE.replace("k", "\u200bk\u00ad"),
+    "another separator": ZOE.replace("-", "_"),
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS)
+def test_a_subject_is_found_in_every_form_of_unicode(home: wiring.Home, spelling: str) -> None:
+    write(home, "The badge is red.", key="badge", value="red", subject=ZOE)
+    note = write(home, f"Ask {spelling}, who has the badge.")
+    write(home, "Ask Zoë Åkesson-Müllerová about it.")
+    for asked in (ZOE, spelling):
+        preview = home.memory(ME).forget_preview(subject=asked)["preview"]
+        assert (preview["count"], preview["mentions"]) == (1, [{"id": note["id"], "status": "active"}])
+    assert forget(home, subject=ZOE)["state"] == "closed_partial"
+
+
+def test_a_name_in_a_script_without_spaces_is_found_in_all_widths(home: wiring.Home) -> None:
+    write(home, "名札は赤い。", key="名札", value="赤", subject="山田ﾀﾛｳ")
+    note = write(home, "今日は山田タロウさんが来た。")
+    preview = home.memory(ME).forget_preview(subject="山田タロウ")["preview"]
+    assert (preview["count"], [one["id"] for one in preview["mentions"]]) == (1, [note["id"]])
 
 
 def test_a_token_holds_once(home: wiring.Home) -> None:
@@ -414,7 +447,7 @@ def test_what_was_done_to_a_record_goes_with_it(home: wiring.Home) -> None:
 def test_an_idempotency_key_of_the_erased_does_not_bring_it_back(home: wiring.Home) -> None:
     request = {"key": "dana/address", "value": "Elm Street", "subject": DANA, "idempotency_key": "one"}
     write(home, "Dana Scully lives in Elm Street.", **request)
-    forget(home, subject=DANA)
+    forget(home, subject=DANA, guard="keep")
     with pytest.raises(RefusedError) as caught:
         write(home, "Dana Scully lives in Elm Street.", **request)
     assert caught.value.code == "erased"
@@ -528,9 +561,16 @@ def test_the_manifest_is_signed_logged_and_says_what_the_tombstone_says(home: wi
         "mentions": 0,
     }
     assert [system["kind"] for system in document["systems"]] == ["store", "wal", "ledger"]
-    assert {check["check"] for check in document["checks"]} == {"structure", "bystanders", "residue"}
+    checks = {check["check"]: check["result"] for check in document["checks"]}
+    assert checks == dict.fromkeys(("structure", "bystanders", "residue", "free_space"), "clean")
+    assert answer["checks"] == checks
     times = document["times"]
     assert times["started_at"] <= times["erased_at"] <= times["closed_at"]
+    assert tombstone.content is not None and tombstone.content_salt is not None
+    data = Path(answer["manifest"]).read_bytes()
+    exactly = decode_content(tombstone.content)["recorded_at"]
+    assert times["erased_at"] == exactly - exactly % 3_600_000_000
+    assert tombstone.content_salt not in data and exactly.to_bytes(8, "big") not in data
 
 
 def test_a_manifest_holds_nothing_of_the_content(home: wiring.Home) -> None:

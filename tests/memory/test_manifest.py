@@ -20,7 +20,12 @@ SIGNER = make_signer(ed25519.Ed25519PrivateKey.from_private_bytes(bytes(range(32
 ISSUER, SUBJECT = "urn:uuid:1", "urn:uuid:2"
 TARGETS = tuple(bytes([n]) * 32 for n in (1, 2, 3))
 REQUEST = bytes(range(16))
-ERASED_AT = 1_790_000_000_000_000
+HOUR = 3_600_000_000
+ERASED_AT = 497_222 * HOUR
+EXACTLY_ERASED_AT = ERASED_AT + 123_456_789
+
+
+CONTENT = event.encode_content({"recorded_at": EXACTLY_ERASED_AT})
 
 
 def make_tombstone(**changes: Any) -> dict[str, Any]:
@@ -32,15 +37,12 @@ def make_tombstone(**changes: Any) -> dict[str, Any]:
         "count": 3,
     } | changes
     link = event.Link("erase", 7, b"t" * 16, 4, {"erases": TARGETS}, details).encode()
-    content = event.encode_content({"recorded_at": ERASED_AT})
-    opened = event.commit(link, b"l" * 32, content, b"c" * 32)
+    opened = event.commit(link, b"l" * 32, CONTENT, b"c" * 32)
     return {
         "entry": sign_statement(SIGNER, ISSUER, SUBJECT, opened.commitment),
         "link": link,
         "link_salt": b"l" * 32,
         "content_hash": opened.content_hash,
-        "content": content,
-        "content_salt": b"c" * 32,
     }
 
 
@@ -60,7 +62,7 @@ def make_document(**changes: Any) -> dict[str, Any]:
             {"check": "residue", "result": "clean", "counts": {"needles": 4, "controls_found": 1}},
         ],
         "limits": ["file_system_free_space", "storage_hardware"],
-        "times": {"started_at": ERASED_AT - 5, "erased_at": ERASED_AT, "closed_at": ERASED_AT + 9},
+        "times": {"started_at": ERASED_AT - HOUR, "erased_at": ERASED_AT, "closed_at": ERASED_AT},
         "log": {"origin": "muniment/abc"},
         "tools": {"muniment": "0.1.0", "sqlite": "3.54.1", "apsw": "3.54.1.0"},
     } | changes
@@ -162,7 +164,16 @@ def test_a_statement_is_no_manifest() -> None:
         ("log.origin", "alice smith"),
         ("request", b"alice"),
         ("claim", b"a" * 31),
-        ("tombstone.content", b"x" * 65),
+        ("tombstone.content", CONTENT),
+        ("tombstone.content_salt", b"c" * 32),
+        ("times.erased_at", EXACTLY_ERASED_AT),
+        ("times.started_at", ERASED_AT + 60_000_000),
+        ("times.closed_at", ERASED_AT + 1),
+        ("times.received_at", ERASED_AT - 1),
+        ("backups", [{"backup": REQUEST, "beyond_use": True, "made_at": 1}]),
+        ("scope.openings", 0),
+        ("guard.requests", 0),
+        ("keys", [{"key": REQUEST, "destroyed": "Alice"}]),
         ("tombstone.note", b"x"),
         ("number", 0),
         ("number", True),
@@ -217,7 +228,9 @@ def test_every_text_in_a_manifest_is_a_listed_word() -> None:
         {"checks": []},
         {"why": ["wal_pinned"]},
         {"exceptions": [{"why": "legal_hold", "count": 1}]},
-        {"scope": {"kind": "id", "count": 0, "derived": 0}},
+        {"scope": {"kind": "id", "count": 0, "derived": 0}, "guard": {"disposition": "erase", "entries": 0}},
+        {"scope": {"kind": "id", "count": 0, "derived": 0}, "guard": {"disposition": "keep", "entries": 1}},
+        {"keys": [{"key": REQUEST, "destroyed": True}, {"key": REQUEST, "destroyed": False}]},
         *(
             {"systems": [{"kind": "store", "method": "delete", "erased": 3, "result": result}]}
             for result in ("not_verified", "inconclusive", "held", "failed", "not_reachable", "out_of_scope")
@@ -245,7 +258,6 @@ def test_complete_is_unreachable_while_anything_speaks_against_it(changes: dict[
         {"request": b"r" * 16},
         {"guard": {"disposition": "keep", "entries": 1}},
         {"basis": "operator"},
-        {"times": {"started_at": 1, "erased_at": 2, "closed_at": 3}},
         {"tombstone": make_tombstone(count=4)},
         {"tombstone": make_tombstone() | {"link_salt": b"x" * 32}},
         {"tombstone": make_tombstone() | {"content_hash": b"x" * 32}},
@@ -258,8 +270,7 @@ def test_a_manifest_that_says_other_than_its_tombstone_does_not_verify(changes: 
 
 def test_a_tombstone_of_another_kind_does_not_verify() -> None:
     link = event.Link("write", 7, b"t" * 16, 4, {}, {"outcome": "stored"}).encode()
-    content = event.encode_content({"recorded_at": ERASED_AT})
-    opened = event.commit(link, b"l" * 32, content, b"c" * 32)
+    opened = event.commit(link, b"l" * 32, CONTENT, b"c" * 32)
     other = make_tombstone() | {
         "entry": sign_statement(SIGNER, ISSUER, SUBJECT, opened.commitment),
         "link": link,
@@ -267,6 +278,46 @@ def test_a_tombstone_of_another_kind_does_not_verify() -> None:
     }
     with pytest.raises(VerificationError):
         manifest.decode_manifest(sign_unchecked(make_document(tombstone=other)))
+
+
+def test_hashes_of_retired_values_may_be_all_that_there_was_to_erase() -> None:
+    link = event.Link(
+        "erase",
+        7,
+        b"t" * 16,
+        4,
+        {},
+        {"number": 1, "request": REQUEST, "guard": "erase", "basis": "data_subject", "count": 0},
+    ).encode()
+    opened = event.commit(link, b"l" * 32, CONTENT, b"c" * 32)
+    tombstone = make_tombstone() | {
+        "entry": sign_statement(SIGNER, ISSUER, SUBJECT, opened.commitment),
+        "link": link,
+        "content_hash": opened.content_hash,
+    }
+    scope = {"kind": "subject", "count": 0, "derived": 0, "mentions": 0}
+    document = make_document(tombstone=tombstone, scope=scope)
+    found = manifest.decode_manifest(sign(document))
+    assert (found.state, found.tombstone.targets) == ("closed_complete", ())
+    with pytest.raises(MalformedError):
+        sign(document | {"guard": {"disposition": "keep", "entries": 1}})
+
+
+def test_no_time_in_a_manifest_is_finer_than_an_hour() -> None:
+    """Neither in a field of its own nor in the bytes of the tombstone: those are opened without their content."""
+    data = sign(make_document())
+    assert EXACTLY_ERASED_AT.to_bytes(8, "big") not in data
+    assert (EXACTLY_ERASED_AT // 1_000_000).to_bytes(4, "big") not in data
+
+    def whole_numbers(value: Any) -> Any:
+        if isinstance(value, dict):
+            return [found for item in value.values() for found in whole_numbers(item)]
+        if isinstance(value, list):
+            return [found for item in value for found in whole_numbers(item)]
+        return [value] if isinstance(value, int) else []
+
+    times = [number for number in whole_numbers(make_document()) if number > 10**12]
+    assert len(times) == 3 and not any(number % HOUR for number in times)
 
 
 def test_the_chain_holds_only_in_order() -> None:
@@ -291,8 +342,7 @@ def test_a_manifest_of_many_targets_is_signed_and_read() -> None:
         "count": len(targets),
     }
     link = event.Link("erase", 7, b"t" * 16, 4, {"erases": targets}, details).encode()
-    content = event.encode_content({"recorded_at": ERASED_AT})
-    opened = event.commit(link, b"l" * 32, content, b"c" * 32)
+    opened = event.commit(link, b"l" * 32, CONTENT, b"c" * 32)
     tombstone = make_tombstone() | {
         "entry": sign_statement(SIGNER, ISSUER, SUBJECT, opened.commitment),
         "link": link,

@@ -112,7 +112,7 @@ def test_shows_key_policy_and_trust(run: Run, home: TestHome) -> None:
     assert text == home.policy().text
     assert document == {"policy": text, "quorum": None, "witnesses": []}
     text, document = run("trust")
-    assert document == {"trust": text}
+    assert document == {"trust": text, "keys": "inline"}
     assert text == home.trust().text
 
 

@@ -240,6 +240,14 @@ def test_identity_is_issuer_and_commitment() -> None:
     assert entry_identity(sign_statement(SIGNER, "other", SUBJECT, C)) != identity(ISSUER, C)
 
 
+@settings(max_examples=60, deadline=None)
+@given(names, commitments)
+def test_identity_is_the_hash_of_the_deterministic_array(issuer: str, commitment: bytes) -> None:
+    expected = hashlib.sha256(cbor.encode([issuer, commitment])).digest()
+    assert identity(issuer, commitment) == expected
+    assert entry_identity(sign_statement(SIGNER, issuer, SUBJECT, commitment)) == expected
+
+
 def test_identity_of_statements_of_others_covers_all_that_is_signed() -> None:
     plain = {at: value for at, value in HEADERS.items() if at not in (16, 258)}
     one, two = forge({**plain, 3: "text/plain"}), forge({**plain, 3: "text/html"})

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tlog.errors import MalformedError, UnavailableError, VerificationError
-from tlog.storage import DirectoryStorage, MemoryStorage, Storage
+from tlog.storage import OPEN_FILES, DirectoryStorage, MemoryStorage, Storage
 
 
 @pytest.fixture(params=["directory", "memory"])
@@ -259,6 +259,48 @@ def test_each_step_is_durable_before_the_next(tmp_path: Path, monkeypatch: pytes
     calls.clear()
     storage.create("immutable", b"data")
     assert calls == ["write", "fsync", "link", "unlink", "fsync folder"]
+
+
+def test_of_many_files_none_is_in_place_before_all_its_bytes_are_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = DirectoryStorage(tmp_path)
+    flushed: set[int] = set()
+    linked: list[str] = []
+    real_fsync, real_link = os.fsync, os.link
+
+    def fsync(descriptor: int) -> None:
+        real_fsync(descriptor)
+        flushed.add(os.fstat(descriptor).st_ino)
+
+    def link(source: Path, target: Path) -> None:
+        assert os.stat(source).st_ino in flushed
+        linked.append(str(target))
+        real_link(source, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "link", link)
+    files = {f"t/{number % 3}/{number:03d}": b"%d" % number for number in range(2 * OPEN_FILES + 7)}
+    storage.create("t/1/004", b"4")
+    storage.create_all(files)
+    assert {name: storage.read(name) for name in storage.names("")} == files
+    assert len(linked) == len(files)
+    assert {os.stat(tmp_path / "t" / str(number)).st_ino for number in range(3)} <= flushed
+    assert os.listdir(tmp_path / ".tmp") == []
+
+
+def test_of_many_files_one_that_fails_leaves_no_temporary_and_no_open_file(
+    tmp_path: Path, flushes: Flushes
+) -> None:
+    storage = DirectoryStorage(tmp_path)
+    storage.create("t/0", b"")
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    flushes.fail_at = flushes.count + 5
+    with pytest.raises(UnavailableError):
+        storage.create_all({f"t/{number}": b"x" for number in range(1, 20)})
+    assert storage.names("") == ("t/0",)
+    assert os.listdir(tmp_path / ".tmp") == []
+    assert not before or len(os.listdir("/proc/self/fd")) == before
 
 
 @pytest.mark.parametrize("fail_at", [1, 2])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import queue
@@ -20,8 +21,9 @@ from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, ConfigDict, field_validator
 from starlette.types import ASGIApp
 
-from tlog import web
+from tlog import cbor, web
 from tlog.errors import MalformedError, RefusedError, UnavailableError, VerificationError
+from tlog.problems import CONCISE_TYPE, concise_problems
 
 LIMITS = web.Limits(
     body_bytes=1000, header_seconds=0.5, body_seconds=0.5, answer_seconds=0.5, idle_seconds=1, stop_seconds=1
@@ -92,9 +94,11 @@ def make_app() -> ASGIApp:
 
 
 @contextlib.contextmanager
-def running(app: ASGIApp) -> Iterator[str]:
+def running(
+    app: ASGIApp, problems: web.ProblemFormat = web.json_problem, limits: web.Limits = LIMITS
+) -> Iterator[str]:
     urls: queue.SimpleQueue[str] = queue.SimpleQueue()
-    server = web.make_server(app, "127.0.0.1", 0, LIMITS, urls.put)
+    server = web.make_server(app, "127.0.0.1", 0, limits, urls.put, problems)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
@@ -247,6 +251,10 @@ def test_headers_of_a_second_request_that_drip_lose_the_connection(url: str) -> 
     assert answer.endswith(b"hi")
 
 
+def test_a_path_with_a_line_feed_is_not_the_one_without(url: str) -> None:
+    assert_problem(httpx.get(f"{url}/cached%0a"), 404, "not_found")
+
+
 def test_oversized_headers_are_refused(url: str) -> None:
     answer = talk(url, b"GET / HTTP/1.1\r\nx: " + b"y" * web.MAX_HEADER_BYTES * 2 + b"\r\n\r\n")
     assert answer == b"" or answer.startswith(b"HTTP/1.1 400 ")
@@ -283,7 +291,224 @@ def test_answers_on_a_kept_connection_do_not_wait_for_acknowledgements(url: str)
     assert min(seconds[1:]) < 0.03  # a delayed acknowledgement takes 0.04
 
 
+# Rates
+
+
+@contextlib.contextmanager
+def limited(rate: web.Rate, **options: Any) -> Iterator[str]:
+    app = FastAPI(openapi_url=None)
+    web.answer_with_problems(app)
+    web.add_health(app, {})
+
+    @app.get("/one")
+    async def one() -> Response:
+        return Response("one")
+
+    @app.post("/refused")
+    async def refused(request: Request) -> Response:
+        await request.body()
+        raise MalformedError("expected better")
+
+    with running(web.guard_requests(web.limit_rate(app, web.RateLimiter(rate), **options), LIMITS)) as url:
+        yield url
+
+
+def test_beyond_its_rate_a_client_is_told_when_to_come_back() -> None:
+    with limited(web.Rate(0.5, 3)) as url:
+        answers = [httpx.get(f"{url}/one") for _ in range(5)]
+        assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
+        assert_problem(answers[-1], 429, "too_many_requests")
+        assert 1 <= int(answers[-1].headers["retry-after"]) <= 2
+        # Whoever watches the service is no client of it, and what is posted is read before it is refused.
+        assert httpx.get(f"{url}/healthz").status_code == httpx.get(f"{url}/readyz").status_code == 200
+        assert httpx.post(f"{url}/refused", content=b"x" * 1000).status_code == 429
+
+
+def test_clients_are_told_apart_as_the_service_says() -> None:
+    with limited(web.Rate(0.01, 1), client_of=web.forwarded_for) as url:
+        by = [
+            httpx.get(f"{url}/one", headers={"x-forwarded-for": who}).status_code
+            for who in ("192.0.2.1", "192.0.2.2", "192.0.2.1")
+        ]
+        assert by == [200, 200, 429]
+
+
+def test_a_refused_post_counts_for_more_where_that_is_asked_for() -> None:
+    with limited(web.Rate(0.01, 6), refusal_cost=4.0) as url:
+        statuses = [httpx.post(f"{url}/refused").status_code for _ in range(3)]
+        assert statuses == [400, 400, 429]
+    with limited(web.Rate(0.01, 6)) as url:
+        assert [httpx.post(f"{url}/refused").status_code for _ in range(3)] == [400] * 3
+
+
+# Health and metrics
+
+
+def test_readiness_names_what_fails_and_says_it_for_a_while() -> None:
+    app = FastAPI(openapi_url=None)
+    web.answer_with_problems(app)
+    failing: list[str] = []
+    asked: list[str] = []
+
+    def check(name: str) -> Any:
+        def run() -> None:
+            asked.append(name)
+            if name in failing:
+                raise UnavailableError(f"{name} is broken")
+
+        return run
+
+    web.add_health(app, {"disk": check("disk"), "keys": check("keys")})
+    with running(web.guard_requests(app, LIMITS)) as url:
+        assert httpx.get(f"{url}/readyz").text == "ready\n"
+        failing += ["keys"]
+        assert httpx.get(f"{url}/readyz").text == "ready\n"  # still what was said just now
+        assert asked == ["disk", "keys"]
+        time.sleep(web.READY_SECONDS)
+        response = httpx.get(f"{url}/readyz")
+        assert_problem(response, 503, "not_ready")
+        assert response.json()["detail"] == "keys: keys is broken"
+        assert httpx.get(f"{url}/healthz").text == "ok\n"
+
+
+def test_requests_are_counted_by_method_and_status() -> None:
+    metrics = web.Metrics()
+    with running(web.count_requests(make_app(), metrics)) as url:
+        for path in ("cached", "nothing", "raise/bug"):
+            httpx.get(f"{url}/{path}")
+        httpx.request("MADEUP", f"{url}/cached")
+        httpx.post(f"{url}/echo", content=b"x" * 2000)
+    text = metrics.text()
+    for method, status in (("GET", 200), ("GET", 404), ("GET", 500), ("other", 405), ("POST", 413)):
+        assert f'muniment_http_requests_total{{method="{method}",status="{status}"}} 1\n' in text
+    assert 'muniment_http_request_seconds_count{method="GET"} 3\n' in text
+
+
+def test_metrics_have_an_address_of_their_own_and_nothing_else_there() -> None:
+    metrics = web.Metrics()
+    metrics.counter("a_total", "A.").add()
+    server = web.make_metrics_server(metrics, "127.0.0.1", 0)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        response = httpx.get(f"{server.url}/metrics")
+        assert response.text.endswith("a_total 1\n")
+        assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert_problem(httpx.get(f"{server.url}/checkpoint"), 404, "not_found")
+        assert httpx.post(f"{server.url}/metrics").headers["allow"] == "GET, HEAD"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def test_head_is_answered_as_get_without_a_body() -> None:
+    with running(web.answer_head(make_app())) as url:
+        response = httpx.head(f"{url}/cached")
+        assert (response.status_code, response.content) == (200, b"")
+        assert response.headers["content-length"] == str(len("tile"))
+        assert httpx.head(f"{url}/nothing").status_code == 404
+
+
+# Another form of problems
+
+
+@pytest.fixture(scope="module")
+def concise_url() -> Iterator[str]:
+    """An application whose problems are CBOR, those of its framework and its server too."""
+    concise = concise_problems({(400, "bad_input"): "Malformed request"})
+    app = FastAPI(openapi_url=None)
+    web.answer_with_problems(app, problems=concise)
+
+    @app.get("/raise/{name}")
+    async def fail(name: str) -> Response:
+        raise {"malformed": MalformedError("expected better"), "bug": ZeroDivisionError(SECRET)}[name]
+
+    @app.post("/item")
+    async def item(item: Item) -> Response:
+        return Response(str(item.number))
+
+    @app.get("/slow")
+    async def slow() -> Response:
+        await anyio.sleep(3)
+        return Response("done")
+
+    with running(web.guard_requests(app, LIMITS, concise), concise) as address:
+        yield address
+
+
+def title_of(body: bytes) -> Any:
+    problem = cbor.decode(body, max_bytes=1000)
+    assert isinstance(problem, dict)
+    assert isinstance(problem[-2], str)
+    return problem[-1]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "title"),
+    [
+        ("GET", "/raise/malformed", b"", 400, "Malformed request"),
+        ("GET", "/raise/bug", b"", 500, "Internal Server Error"),
+        ("GET", "/nothing", b"", 404, "Not Found"),
+        ("DELETE", "/item", b"", 405, "Method Not Allowed"),
+        ("POST", "/item", b"{", 400, "Malformed request"),
+        ("POST", "/item", b"x" * 2000, 413, None),
+        ("GET", "/slow", b"", 503, "Service Unavailable"),
+    ],
+)
+def test_every_problem_has_the_form_that_was_chosen(
+    concise_url: str, method: str, path: str, body: bytes, status: int, title: str | None
+) -> None:
+    response = httpx.request(method, f"{concise_url}{path}", content=body)
+    assert (response.status_code, response.headers["content-type"]) == (status, CONCISE_TYPE)
+    assert title_of(response.content) == title or title is None
+
+
+def test_what_the_server_itself_refuses_has_that_form_too(concise_url: str) -> None:
+    for head, status in (
+        (b"garbage\r\n\r\n", b"400"),
+        (b"POST /item HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nx", b"408"),
+    ):
+        answer = talk(concise_url, head)
+        assert answer.startswith(b"HTTP/1.1 " + status)
+        headers, _, body = answer.partition(b"\r\n\r\n")
+        assert CONCISE_TYPE.encode() in headers
+        assert title_of(body)
+
+
+def test_too_many_connections_are_told_so_in_that_form() -> None:
+    concise = concise_problems({})
+    limits = dataclasses.replace(LIMITS, connections=2, idle_seconds=20, header_seconds=20)
+    with running(make_app(), concise, limits) as url, contextlib.ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(socket.create_connection(address(url)))
+        time.sleep(0.2)
+        response = httpx.get(f"{url}/cached")
+        assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+        assert response.headers["content-type"] == CONCISE_TYPE
+        assert title_of(response.content) == "Service Unavailable"
+    with running(make_app(), concise, limits) as url:
+        assert [httpx.get(f"{url}/cached").status_code for _ in range(4)] == [200] * 4
+
+
 # Addresses
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.1", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("203.0.113.7", False),
+        ("no-such-host.invalid", False),
+        ("", False),
+    ],
+)
+def test_tells_what_other_machines_can_reach(host: str, loopback: bool) -> None:
+    assert web.is_loopback(host) == loopback
 
 
 @pytest.mark.parametrize(

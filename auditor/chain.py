@@ -1,0 +1,176 @@
+"""The logs of a home, audited one after the other, and read on as one.
+
+A log whose key changed was frozen, and another took its place, whose first entry commits to the head that the old
+one ended with. What the store calls a place is counted through all of them, so they are put end to end here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from auditor import checks_log
+from auditor.evidence import Asked, Entries, LogFiles, Span
+from auditor.findings import Finding, Note, Outcome, merge
+from auditor.log_files import FOLDER, KEY_LIST, folder_files
+from auditor.state import check_head, check_key_list
+from tlog.errors import Error, UnavailableError, VerificationError
+from tlog.policy import VerifiedCheckpoint
+from tlog.succession import parse_succession
+
+MAX_TRIES: Final = 5
+MAX_LOGS: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedLog:
+    """What was found of a log, or of several end to end: files, newest checkpoint, and entries."""
+
+    outcome: Outcome
+    files: LogFiles
+    verified: VerifiedCheckpoint | None
+    entries: Entries
+
+
+def logs_of_home(home: Path) -> list[tuple[str, LogFiles]]:
+    """Name and files of each log of a home, the oldest first."""
+    names = [FOLDER]
+    while len(names) < MAX_LOGS and (home / f"{FOLDER}-{len(names) + 1}").is_dir():
+        names.append(f"{FOLDER}-{len(names) + 1}")
+    return [(name, folder_files(home / name)) for name in names]
+
+
+def with_key_list(files: LogFiles, asked: Asked, state: Path | None) -> tuple[Outcome, Asked]:
+    """What there is to say about the key list beside the log, and the asker who also believes what it certifies."""
+    if not asked.trust.roots:
+        return Outcome(), asked
+    place = f"log {KEY_LIST}"
+    data = files.read(KEY_LIST)
+    if data is None:
+        # Whoever can remove a file must not be able to hide that a key has ended.
+        what = "The trust file names a root, and no key list lies beside the log."
+        return Outcome((Finding("KEY_NOT_VALID", place, what),)), asked
+    try:
+        trust = asked.trust.with_key_list(data)
+        if state is not None:
+            check_key_list(state, data)
+    except Error as error:
+        return Outcome((Finding("KEY_NOT_VALID", place, f"{error.message}."),)), asked
+    return Outcome(checked=(Note("keys", "key list that a trusted root certified", 1),)), replace(
+        asked, trust=trust
+    )
+
+
+def audit_logs(logs: Sequence[tuple[str, LogFiles]], asked: Asked, state: Path | None) -> AuditedLog:
+    """Every log in order, each judged by its own checkpoint, and all of them as one."""
+    audited = [_name(name, _audit_log(files, asked, state)) for name, files in logs]
+    if len(audited) == 1:
+        return audited[0]
+    links, successions = _check_links([name for name, _ in logs], audited)
+    newest = next((log for log in reversed(audited) if log.verified is not None), audited[-1])
+    outcome = merge([*(log.outcome for log in audited), links])
+    files = _joined([log.files for log in audited])
+    return AuditedLog(outcome, files, newest.verified, _end_to_end(audited, successions))
+
+
+def _audit_log(files: LogFiles, asked: Asked, state: Path | None) -> AuditedLog:
+    """A log as of one checkpoint; read again if a newer one was published meanwhile."""
+    for _ in range(MAX_TRIES):
+        before = files.read(checks_log.CHECKPOINT)
+        pinned = replace(files, read=_pin(files, before))
+        outcome, verified = checks_log.check_checkpoint(pinned, asked)
+        if verified is None:
+            return AuditedLog(outcome, pinned, None, checks_log.read_unproved(pinned))
+        tree, entries = checks_log.check_tree(pinned, verified, asked)
+        if files.read(checks_log.CHECKPOINT) == before:
+            break
+    else:
+        raise UnavailableError("the log published each time while it was read", retry_after_seconds=5)
+    outcomes = [outcome, tree]
+    if state is not None:
+        outcomes.append(check_head(state, verified, entries))
+    else:
+        note = Note(
+            "heads", "no state of earlier audits is given: a log rewritten and signed again is not noticed"
+        )
+        outcomes.append(Outcome(not_checked=(note,)))
+    return AuditedLog(merge(outcomes), pinned, verified, entries)
+
+
+def _pin(files: LogFiles, checkpoint: bytes | None) -> Callable[[str], bytes | None]:
+    """A reader that keeps to one checkpoint, whatever is published meanwhile."""
+    return lambda path: checkpoint if path == checks_log.CHECKPOINT else files.read(path)
+
+
+def _name(name: str, log: AuditedLog) -> AuditedLog:
+    """The same, with places that say which of several logs they are in."""
+    if name == FOLDER:
+        return log
+    findings = tuple(
+        replace(one, where=name + one.where.removeprefix(FOLDER)) if one.where.startswith(FOLDER) else one
+        for one in log.outcome.findings
+    )
+    return replace(log, outcome=replace(log.outcome, findings=findings))
+
+
+def _check_links(names: Sequence[str], logs: Sequence[AuditedLog]) -> tuple[Outcome, list[bool]]:
+    """Each log but the first begins with the end of the one before, which does not go on after it."""
+    findings: list[Finding] = []
+    linked = [False]
+    for number in range(1, len(logs)):
+        faults = list(_link_faults(names[number], names[number - 1], logs[number], logs[number - 1]))
+        findings += faults
+        linked.append(not faults)
+    count = sum(linked)
+    checked = (Note("logs", "logs that begin with the head that the one before them ended with", count),)
+    return Outcome(tuple(findings), checked if count else ()), linked
+
+
+def _link_faults(name: str, name_before: str, log: AuditedLog, before: AuditedLog) -> Iterator[Finding]:
+    if len(before.entries.entries) > before.entries.size and before.verified is not None:
+        what = "The log goes on after the head that it was frozen at."
+        yield Finding("LOG_FORK", name_before, what, {"size": before.entries.size})
+    if before.verified is None or log.verified is None:
+        yield Finding(
+            "LOG_FORK",
+            name,
+            "That it follows the log before it is not shown: one of the two has no checkpoint that holds.",
+        )
+        return
+    first = log.entries.entries[0] if log.entries.entries else None
+    try:
+        parse_succession(first or b"", before.verified.checkpoint, log.verified.log_key)
+    except VerificationError as error:
+        yield Finding("LOG_FORK", f"{name} entry 0", f"{error.message}.")
+
+
+def _end_to_end(logs: Sequence[AuditedLog], linked: Sequence[bool]) -> Entries:
+    entries: list[bytes | None] = []
+    spans: list[Span] = []
+    successions = set()
+    size, whole = 0, True
+    for log, follows in zip(logs, linked, strict=True):
+        start = len(entries)
+        if follows:
+            successions.add(start)
+        # A frozen log ends where its checkpoint does; only the newest may have entries that none covers.
+        own = log.entries.entries if log is logs[-1] else log.entries.entries[: log.entries.size]
+        entries += own
+        spans += [replace(span, start=start + span.start) for span in log.entries.spans]
+        whole = whole and (log.verified is not None or log is logs[-1])
+        size = start + log.entries.size if whole else size
+    proved = all(log.entries.proved for log in logs if log.verified is not None)
+    return Entries(size, tuple(entries), proved, tuple(spans), frozenset(successions))
+
+
+def _joined(logs: Sequence[LogFiles]) -> LogFiles:
+    """The files of all logs, the newest first where several have one of the same name."""
+
+    def read(path: str) -> bytes | None:
+        found = (log.read(path) for log in reversed(logs))
+        return next((data for data in found if data is not None), None)
+
+    names = sorted({name for log in logs for name in log.names or ()})
+    return LogFiles(read, tuple(names))

@@ -1,0 +1,134 @@
+"""Of a run of log_rates.py: the machine it ran on, what was aimed at and reached, and the table."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.backends.openssl import backend
+
+NAMES = {"muniment": None, "pymerkle": "pymerkle", "aics-tlog": "aics-tlog", "inspeximus": "inspeximus"}
+
+
+def machine(place: Path, pythons: dict[str, str]) -> dict[str, Any]:
+    """Hardware, file system and versions, and how busy it was when the run began."""
+    import apsw
+
+    packages = {name: version(name) for name in ("cryptography", "apsw")}
+    packages["openssl"] = backend.openssl_version_text()
+    packages["sqlite"] = apsw.sqlite_lib_version()
+    peers = {
+        name: _version(pythons[name], package)
+        for name, package in NAMES.items()
+        if package and name in pythons
+    }
+    return {
+        "processor": _processor(),
+        "architecture": platform.machine(),
+        "cores": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "file_system": _file_system(place),
+        "load": [round(one, 2) for one in os.getloadavg()],
+        "python": platform.python_version(),
+        "packages": packages,
+        "peers": peers,
+    }
+
+
+def _version(python: str, package: str) -> str:
+    code = f"import platform, importlib.metadata as m; print(m.version({package!r}), 'on', platform.python_version())"
+    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+
+
+def _file_system(place: Path) -> str:
+    """The type of the file system that holds the folder: on tmpfs, flushing costs nothing."""
+    try:
+        mounts = [line.split() for line in Path("/proc/mounts").read_text("utf-8").splitlines()]
+    except OSError:
+        return "unknown"
+    above = [(fields[1], fields[2]) for fields in mounts if place.resolve().is_relative_to(fields[1])]
+    return max(above, key=lambda one: len(one[0]), default=("", "unknown"))[1]
+
+
+def targets(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """What was aimed at, what was found, and whether that is enough."""
+    ours = next(row for row in results["append"] if (row["system"], row["batch"]) == ("muniment", 1024))
+    sizes, proofs, replay = results["sizes"], results["proofs"], results["replay"]
+    peak = results["writer_peak_bytes"] / 1e6
+    rows = [
+        ("appends of 1,024, to raw signing", ">=", 0.5, ours["share_of_signing"]),
+        ("rate at the end, to that at ten thousand", ">=", 1.0, sizes["large_to_small"]),
+        ("inclusion proof, median ms", "<=", 1.0, proofs["prove_median_ms"]),
+        ("verification of a proof, us, without its signature", "<=", 100.0, proofs["verify_median_us"]),
+        ("peak memory of the writer, MB", "<=", 150.0, peak),
+        ("replay, to twice one core's verifying", ">=", 0.8, replay["share_of_twice_one"]),
+    ]
+    return [
+        {
+            "what": what,
+            "wanted": f"{sign} {bound:g}",
+            "found": round(found, 3),
+            "met": found >= bound if sign == ">=" else found <= bound,
+        }
+        for what, sign, bound, found in rows
+    ]
+
+
+def show(results: dict[str, Any]) -> None:
+    """The table."""
+    where = results["machine"]
+    print(
+        f"{results['date']}  {where['processor']}, {where['cores']} cores, {where['kernel']}, {where['file_system']},"
+        f" load {where['load'][0]}\nPython {where['python']},"
+        f" {', '.join(f'{name} {one}' for name, one in {**where['packages'], **where['peers']}.items())}"
+    )
+    print(f"entries of {results['entry_bytes']} bytes, each signed. {results['durability']}")
+    for name, why in results["skipped"].items():
+        print(f"skipped: {name}: {why}")
+    raw = results["raw"]
+    print(
+        f"\nraw Ed25519: {raw['sign_per_second']:,.0f} signatures/s, {raw['verify_per_second']:,.0f} verified/s\n"
+    )
+    print(f"{'appends':<14}{'batch':>6}{'entries/s':>12}{'of signing':>12}{'per CPU s':>12}{'log size':>12}")
+    for row in results["append"]:
+        print(
+            f"{row['system']:<14}{row['batch']:>6}{row['per_second']:>12,.0f}{row['share_of_signing']:>12.1%}"
+            f"{row['per_cpu_second']:>12,.0f}{row['size_at_the_end']:>12,}"
+        )
+    sizes = results["sizes"]
+    print(
+        f"\nfrom {sizes['small']['size_at_the_end']:,} entries down: {sizes['small']['per_second']:,.0f}/s;"
+        f" at {sizes['large']['size_at_the_end']:,}: {sizes['large']['per_second']:,.0f}/s;"
+        f" ratio {sizes['large_to_small']:.2f}, of CPU time {sizes['large_to_small_cpu']:.2f}\n"
+    )
+    print(
+        f"{'proofs':<14}{'log size':>10}{'median ms':>11}{'p99 ms':>9}{'verify us':>11}{'p99 us':>9}{'peak MB':>9}"
+    )
+    for row in [*results["small_proofs"], results["proofs"]]:
+        print(
+            f"{row['system']:<14}{row['size']:>10,}{row['prove_median_ms']:>11.3f}{row['prove_p99_ms']:>9.3f}"
+            f"{row['verify_median_us']:>11.1f}{row['verify_p99_us']:>9.1f}{row['peak_bytes'] / 1e6:>9.1f}"
+        )
+    replay = results["replay"]
+    print(
+        f"\nreplay of {replay['size']:,}: {replay['per_second']:,.0f} entries/s by two processes;"
+        f" verifying alone: {replay['verify_one_process_per_second']:,.0f}/s by one,"
+        f" {replay['verify_two_processes_per_second']:,.0f}/s by two"
+        f" ({replay['share_of_two_processes']:.1%} of that)\n"
+    )
+    print(f"{'aim':<52}{'wanted':>9}{'found':>9}")
+    for row in results["targets"]:
+        print(f"{row['what']:<52}{row['wanted']:>9}{row['found']:>9}  {'met' if row['met'] else 'MISSED'}")

@@ -1,0 +1,54 @@
+"""What the commands of `muniment log` read and answer."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tlog.errors import MalformedError
+
+
+def read_file(name: str, max_bytes: int) -> bytes:
+    """The bytes of a file that the caller named."""
+    try:
+        with open(name, "rb") as file:
+            data = file.read(max_bytes + 1)
+    except OSError as error:
+        raise MalformedError(f"a file cannot be read: {error.strerror}", code="bad_input") from None
+    if len(data) > max_bytes:
+        raise MalformedError(f"expected a file of at most {max_bytes} bytes")
+    return data
+
+
+def write_file(name: str, data: bytes) -> None:
+    """Returns once the file that the caller named has these bytes."""
+    try:
+        Path(name).write_bytes(data)
+    except OSError as error:
+        raise MalformedError(f"the output cannot be written: {error.strerror}") from None
+
+
+def answer(args: argparse.Namespace, document: Mapping[str, Any], text: str) -> int:
+    """Writes the text to the file asked for or to standard output, or the document with --json."""
+    output = getattr(args, "output", None)
+    data = text.encode("utf-8", "surrogateescape")
+    if output is not None:
+        write_file(output, data)
+    if args.json:
+        write_json(document)
+    elif output is None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    return 0
+
+
+def write_json(document: Mapping[str, Any]) -> None:
+    """Writes one JSON document and a line feed to standard output."""
+    # ASCII, so that no terminal control character and no unpaired surrogate gets through.
+    sys.stdout.write(json.dumps(document, separators=(",", ":")) + "\n")
+    sys.stdout.flush()
