@@ -342,7 +342,7 @@ def _check_detail(case: _Case, document: Mapping[str, Any]) -> Iterator[Finding]
     noted = dict(_map_of(detail))
     noted["started_at"] = _hour(noted.get("started_at"))
     at = None if case.tombstone is None else case.tombstone.recorded_at
-    if noted != said or (at is not None and times.get("erased_at") != _hour(at)):
+    if noted != said or (at is not None and times.get("erased_at", _hour(at)) != _hour(at)):
         what = "What the store noted of the erasure is not what its manifest says."
         yield Finding("ERASURE_STATE_FALSE", case.row.place, what)
 

@@ -153,6 +153,7 @@ class Run:
     cpu_rates: list[float] = field(default_factory=list)
     shares: list[float] = field(default_factory=list)
     cpu_shares: list[float] = field(default_factory=list)
+    signing: list[Rate] = field(default_factory=list)
     size: int = 0
 
     def summary(self) -> dict[str, Any]:
@@ -162,6 +163,8 @@ class Run:
             "per_cpu_second": median(self.cpu_rates),
             "share_of_signing": median(self.shares),
             "share_of_signing_cpu": median(self.cpu_shares),
+            "signing_per_second": median(rate.per_second for rate in self.signing),
+            "signing_per_cpu_second": median(rate.per_cpu_second for rate in self.signing),
             "rounds": [round(rate, 1) for rate in self.rates],
             "size_at_the_end": self.size,
         }
@@ -172,6 +175,7 @@ def one_round(system: System, batch: int, count: int, run: Run) -> None:
     before = signing_rate()
     answer = system.ask(do="append", batch=batch, count=count)
     after = signing_rate()
+    run.signing += (before, after)
     run.rates.append(count / answer["seconds"])
     run.cpu_rates.append(count / answer["cpu_seconds"])
     run.shares.append(run.rates[-1] / mean((before.per_second, after.per_second)))
@@ -267,6 +271,7 @@ def replay(folder: Path, size: int, rounds: int) -> dict[str, Any]:
         "per_cpu_second": median(cpu_rates),
         "rounds": [round(rate, 1) for rate in rates],
         "verify_one_process_per_second": one,
+        "verify_one_process_per_cpu_second": median(rate.per_cpu_second for rate in single),
         "verify_two_processes_per_second": median(double),
         "share_of_twice_one": median(rates) / (2 * one),
         "share_of_two_processes": median(rates) / median(double),
@@ -320,13 +325,6 @@ def measure(args: argparse.Namespace, place: Path, pythons: dict[str, str]) -> d
         say("beside a small one")
         found["sizes"] = compare_sizes(grown, place, sys.executable, args.rounds)
         found["writer_peak_bytes"] = grown.ask(do="memory")["peak_bytes"]
-    signing, verifying = signing_rate(1.0), verifying_rate(1.0)
-    found["raw"] = {
-        "sign_per_second": signing.per_second,
-        "sign_per_cpu_second": signing.per_cpu_second,
-        "verify_per_second": verifying.per_second,
-        "verify_per_cpu_second": verifying.per_cpu_second,
-    }
     return found
 
 

@@ -7,6 +7,7 @@ import platform
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from cryptography.hazmat.backends.openssl import backend
@@ -87,48 +88,69 @@ def targets(results: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def signing_rate(results: dict[str, Any], name: str) -> float:
+    """What signing alone reached between the append rounds, in the middle."""
+    return median(row[name] for row in results["append"])
+
+
 def show(results: dict[str, Any]) -> None:
     """The table."""
     where = results["machine"]
-    print(
-        f"{results['date']}  {where['processor']}, {where['cores']} cores, {where['kernel']}, {where['file_system']},"
-        f" load {where['load'][0]}\nPython {where['python']},"
-        f" {', '.join(f'{name} {one}' for name, one in {**where['packages'], **where['peers']}.items())}"
-    )
-    print(f"entries of {results['entry_bytes']} bytes, each signed. {results['durability']}")
+    versions = ", ".join(f"{name} {one}" for name, one in {**where["packages"], **where["peers"]}.items())
+    print(f"{results['date']}  {where['processor']}, {where['cores']} cores, {where['kernel']}", end="")
+    print(f", {where['file_system']}, load {where['load'][0]}")
+    print(f"Python {where['python']}, {versions}")
+    print(f"Entries of {results['entry_bytes']} bytes, each signed. {results['durability']}")
     for name, why in results["skipped"].items():
         print(f"skipped: {name}: {why}")
-    raw = results["raw"]
-    print(
-        f"\nraw Ed25519: {raw['sign_per_second']:,.0f} signatures/s, {raw['verify_per_second']:,.0f} verified/s\n"
-    )
-    print(f"{'appends':<14}{'batch':>6}{'entries/s':>12}{'of signing':>12}{'per CPU s':>12}{'log size':>12}")
+    _show_appends(results)
+    _show_proofs([*results["small_proofs"], results["proofs"]])
+    _show_replay(results["replay"])
+    print(f"\n{'aim':<52}{'wanted':>9}{'found':>9}")
+    for row in results["targets"]:
+        met = "met" if row["met"] else "MISSED"
+        print(f"{row['what']:<52}{row['wanted']:>9}{row['found']:>9}  {met}")
+
+
+def _show_appends(results: dict[str, Any]) -> None:
+    sizes = results["sizes"]
+    signing, cpu = (signing_rate(results, name) for name in ("signing_per_second", "signing_per_cpu_second"))
+    print(f"\nraw Ed25519 between the rounds: {signing:,.0f} signed/s, {cpu:,.0f} a CPU second")
+    print(f"\n{'appends':<13}{'batch':>6}{'entries/s':>11}{'of signing':>12}", end="")
+    print(f"{'a CPU s':>10}{'of signing':>12}{'log size':>11}")
     for row in results["append"]:
         print(
-            f"{row['system']:<14}{row['batch']:>6}{row['per_second']:>12,.0f}{row['share_of_signing']:>12.1%}"
-            f"{row['per_cpu_second']:>12,.0f}{row['size_at_the_end']:>12,}"
+            f"{row['system']:<13}{row['batch']:>6}{row['per_second']:>11,.0f}{row['share_of_signing']:>12.1%}",
+            end="",
         )
-    sizes = results["sizes"]
-    print(
-        f"\nfrom {sizes['small']['size_at_the_end']:,} entries down: {sizes['small']['per_second']:,.0f}/s;"
-        f" at {sizes['large']['size_at_the_end']:,}: {sizes['large']['per_second']:,.0f}/s;"
-        f" ratio {sizes['large_to_small']:.2f}, of CPU time {sizes['large_to_small_cpu']:.2f}\n"
-    )
-    print(
-        f"{'proofs':<14}{'log size':>10}{'median ms':>11}{'p99 ms':>9}{'verify us':>11}{'p99 us':>9}{'peak MB':>9}"
-    )
-    for row in [*results["small_proofs"], results["proofs"]]:
         print(
-            f"{row['system']:<14}{row['size']:>10,}{row['prove_median_ms']:>11.3f}{row['prove_p99_ms']:>9.3f}"
-            f"{row['verify_median_us']:>11.1f}{row['verify_p99_us']:>9.1f}{row['peak_bytes'] / 1e6:>9.1f}"
+            f"{row['per_cpu_second']:>10,.0f}{row['share_of_signing_cpu']:>12.1%}{row['size_at_the_end']:>11,}"
         )
-    replay = results["replay"]
+    print()
+    for name in ("small", "large"):
+        row = sizes[name]
+        print(f"  {row['per_second']:,.0f}/s up to {row['size_at_the_end']:,} entries", end=";")
+    print(f" ratio {sizes['large_to_small']:.2f}, of CPU time {sizes['large_to_small_cpu']:.2f}")
+
+
+def _show_proofs(rows: list[dict[str, Any]]) -> None:
     print(
-        f"\nreplay of {replay['size']:,}: {replay['per_second']:,.0f} entries/s by two processes;"
-        f" verifying alone: {replay['verify_one_process_per_second']:,.0f}/s by one,"
-        f" {replay['verify_two_processes_per_second']:,.0f}/s by two"
-        f" ({replay['share_of_two_processes']:.1%} of that)\n"
+        f"\n{'proofs':<13}{'log size':>11}{'median ms':>11}{'p99 ms':>9}{'verify us':>11}{'p99 us':>9}{'peak MB':>9}"
     )
-    print(f"{'aim':<52}{'wanted':>9}{'found':>9}")
-    for row in results["targets"]:
-        print(f"{row['what']:<52}{row['wanted']:>9}{row['found']:>9}  {'met' if row['met'] else 'MISSED'}")
+    for row in rows:
+        print(
+            f"{row['system']:<13}{row['size']:>11,}{row['prove_median_ms']:>11.3f}{row['prove_p99_ms']:>9.3f}",
+            end="",
+        )
+        print(f"{row['verify_median_us']:>11.1f}{row['verify_p99_us']:>9.1f}{row['peak_bytes'] / 1e6:>9.1f}")
+
+
+def _show_replay(replay: dict[str, Any]) -> None:
+    one, two = replay["verify_one_process_per_second"], replay["verify_two_processes_per_second"]
+    print(f"\nreplay of {replay['size']:,}: {replay['per_second']:,.0f} entries/s by two processes.")
+    print(f"  verifying alone: {one:,.0f}/s by one process, {two:,.0f}/s by two at once.")
+    print(
+        f"  {replay['share_of_twice_one']:.1%} of twice one, {replay['share_of_two_processes']:.1%} of two,",
+        end="",
+    )
+    print(f" {replay['share_of_verifying_cpu']:.1%} in CPU time")

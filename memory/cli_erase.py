@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-from typing import Any
+from typing import Any, Final
 
 from memory import wiring
 from memory.cli_memory import Answer, show
 from memory.principal import owner_from_environment
 from tlog.errors import MalformedError
+
+
+COMPLETE: Final = "closed_complete"
 
 
 def add_command(subparsers: Any, name: str) -> None:
@@ -31,9 +33,14 @@ def run_command(args: argparse.Namespace) -> int:
         memory = home.memory(owner_from_environment(os.environ))
         if args.command == "retention":
             answer = memory.retention(args.superseded_older_than, apply=args.apply)
-            show(args, answer, lambda a: f"matched {a['matched']}, removed {a['removed']}")
-            return 0
+            show(args, answer, _retention_text)
+            return 0 if answer.get("state", COMPLETE) == COMPLETE else 1
         return _forget(memory, args)
+
+
+def _retention_text(answer: Answer) -> str:
+    state = f"; state {answer['state']}, manifest {answer['manifest']}" if "state" in answer else ""
+    return f"matched {answer['matched']}, removed {answer['removed']}{state}"
 
 
 def _forget_options(parser: argparse.ArgumentParser) -> None:
@@ -63,23 +70,23 @@ def _forget(memory: Any, args: argparse.Namespace) -> int:
         return 0
     answer = memory.forget(confirm=args.confirm, **chosen)
     show(args, answer, _done_text)
-    if answer["state"] != "closed_complete":
-        print(f"muniment: the request stays open: {answer['state']}", file=sys.stderr)  # noqa: T201
-        return 1
-    return 0
+    return 0 if answer["state"] == COMPLETE else 1
 
 
 def _preview_text(answer: Answer) -> str:
     preview = answer["preview"]
+    counts = ", ".join(f"{count} {status}" for status, count in preview["by_status"].items())
     lines = [
-        f"this would erase {preview['count']} statements for good: "
-        + ", ".join(f"{count} {status}" for status, count in preview["by_status"].items()),
+        f"this would erase {_many(preview['count'], 'statement')} for good{': ' if counts else ''}{counts}",
         *(f"  {one}" for one in preview["ids"]),
-        f"value ledger: {preview['guard']}",
+        f"and {preview['derived']} with them: copies that were refused or held, and what was done to them alone",
+        f"value ledger: {preview['guard']} ({_many(preview['ledger'], 'entry', 'entries')})",
     ]
+    if preview["openings"]:
+        lines.append(_openings_line(preview["openings"]))
     if preview["mentions"]:
         lines.append("mentioned elsewhere, and NOT erased by this:")
-        lines += [f"  {one['id'] if isinstance(one, dict) else one}" for one in preview["mentions"]]
+        lines += [f"  {one['id']}" for one in preview["mentions"]]
     lines.append(
         f"nothing is deleted yet; until {answer['expires_at']} confirm with --confirm {answer['confirm']}"
     )
@@ -87,10 +94,33 @@ def _preview_text(answer: Answer) -> str:
 
 
 def _done_text(answer: Answer) -> str:
-    return "\n".join(
-        [
-            f"erased {answer['erased']} statements; state {answer['state']}",
-            f"manifest: {answer['manifest']}",
-            "residue: " + ", ".join(f"{name} {value}" for name, value in answer["residue"].items()),
-        ]
+    residue = {name: value for name, value in answer["residue"].items() if name != "found"}
+    lines = [
+        f"erased {_many(answer['erased'], 'statement')}; state {answer['state']}",
+        answer["message"],
+        f"manifest: {answer['manifest']}",
+        "checks: " + ", ".join(f"{name} {result}" for name, result in answer["checks"].items()),
+        "residue: " + ", ".join(f"{name} {value}" for name, value in residue.items()),
+        *(f"  found: {one['class']}, {one['count']} times" for one in answer["residue"]["found"]),
+    ]
+    # What the mentions are is said with how to finish.
+    lines += [f"not complete: {why['text']}" for why in answer["why"] if why["code"] != "mentions_elsewhere"]
+    if answer["openings"]:
+        lines.append(_openings_line(answer["openings"]))
+    if answer["mentions"]:
+        ids = [one["id"] for one in answer["mentions"]]
+        one, several = "record names the subject and was kept", "records name the subject and were kept"
+        lines.append(f"not complete: {_many(len(ids), f'other {one}', f'other {several}')}")
+        lines.append("to erase them, too: muniment forget" + "".join(f" --id {id}" for id in ids))
+    return "\n".join(lines)
+
+
+def _openings_line(count: int) -> str:
+    return (
+        f"{_many(count, 'opening')} of these {'was' if count == 1 else 'were'} given out: whoever has one can prove"
+        " its content for ever"
     )
+
+
+def _many(count: int, one: str, several: str | None = None) -> str:
+    return f"{count} {one if count == 1 else several or one + 's'}"

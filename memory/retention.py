@@ -15,13 +15,17 @@ if TYPE_CHECKING:
 def retention(parts: Parts, principal: Principal, older_than: int, apply: bool) -> Answer:
     """How many facts of the caller's scope were superseded at least `older_than` microseconds ago.
 
-    With `apply` they are erased as any erasure, with tombstone and manifest.
+    With `apply` they are erased as any erasure, with tombstone and manifest; and hashes of retired values whose
+    time is over go.
     """
-    from memory import erase
+    from memory import erase, store_erase
 
     require(principal, "memory:forget")
     with parts.store.read() as view:
         now = max(parts.clock(), view.last_recorded_at())
+    if apply:
+        with parts.store.write() as txn:
+            store_erase.drop_expired_ledger(txn, now)
     matched = erase.count_superseded(parts, principal, now - older_than)
     done = erase.erase_superseded(parts, principal, now - older_than) if apply and matched else None
     if done is None:

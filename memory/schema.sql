@@ -98,6 +98,7 @@ CREATE UNIQUE INDEX ledger_value ON ledger (tenant, key_tag, value_tag);
 CREATE INDEX ledger_span ON ledger (tenant, value_tag);
 CREATE INDEX ledger_agent ON ledger (tenant, agent_tag, word_count);
 CREATE INDEX ledger_source ON ledger (tenant, source) WHERE source IS NOT NULL;
+CREATE INDEX ledger_expiry ON ledger (expires_at) WHERE expires_at IS NOT NULL;
 CREATE INDEX ledger_subject ON ledger (tenant, subject_tag) WHERE subject_tag IS NOT NULL;
 
 -- A row goes with the last fact of its key: nothing would be left to show what its hash is of.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import signal
@@ -87,8 +88,10 @@ def run_serve(args: argparse.Namespace, home: ServedHome) -> int:
     address = _address(args.listen, args.public)
     metrics_address = None if args.metrics is None else _address(args.metrics, args.public)
     client_of = web.forwarded_for if args.behind_proxy else web.peer_of
-    serving = server.Serving(args.prefix, server.LIMITS, web.Rate(args.rate, args.burst), client_of)
     settings, rules = _settings(args), _rules(args, home)
+    # A registration that is held back for its receipt is under way, and a stop lets it finish.
+    limits = replace(server.LIMITS, stop_seconds=server.LIMITS.stop_seconds + math.ceil(args.wait))
+    serving = server.Serving(args.prefix, limits, web.Rate(args.rate, args.burst), client_of)
     metrics = Metrics()
     host = Host(settings, home.publish if args.with_outbox else None, home.create_public_file, _end_process)
     log, retired = home.log(), _receipt_keys(home.trust())

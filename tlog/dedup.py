@@ -4,9 +4,9 @@ The index is a cache. It says up to which size and root it goes, so that whoever
 belongs to this log, and what it lacks is added from the log's entries; losing it costs that time and no more.
 
 Identities are hashes, so each one falls on another page of a search tree, and a batch would write as many pages
-as it has entries. New ones therefore go to a small tree first, and from there all at once, in order, to the one
-that grows with the log. Both are keyed by the first eight bytes; the whole identity, kept in the order of entries,
-is compared before an entry counts as found.
+as it has entries. They are therefore written down in the order of entries, the last ones are searched in memory,
+and only when there are many of those do they go to the tree, all at once and in its order. Its keys are the first
+eight bytes; the whole identity is compared before an entry counts as found.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -27,33 +28,32 @@ if TYPE_CHECKING:
     import apsw
 
 FILE: Final = "identities.sqlite"
-RECENT: Final = 32_768
+RECENT: Final = 65_536
 _TOGETHER: Final = 120  # identities in a row, which with them fits one page
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS known (first INTEGER PRIMARY KEY, identities BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS recent
-    (key INTEGER, entry_index INTEGER, PRIMARY KEY (key, entry_index)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS settled
     (key INTEGER, entry_index INTEGER, PRIMARY KEY (key, entry_index)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS indexed
-    (one INTEGER PRIMARY KEY CHECK (one = 1), size INTEGER, root BLOB, settled INTEGER);
+    (one INTEGER PRIMARY KEY CHECK (one = 1), size INTEGER, root BLOB, settled INTEGER, cleared INTEGER);
 """
-# Keys come as one JSON array, so that a statement handles a batch. The later entry of two comes first.
+# The keys of a batch come as one JSON array, so that one statement handles it.
 _FIND: Final = """
-WITH asked (key) AS (SELECT value FROM json_each(?1)),
-     candidate (entry_index) AS (
-         SELECT entry_index FROM settled WHERE key IN (SELECT key FROM asked)
-         UNION ALL
-         SELECT entry_index FROM recent WHERE key IN (SELECT key FROM asked))
 SELECT (SELECT substr(identities, 1 + 32 * (entry_index - first), 32) FROM known
         WHERE first <= entry_index ORDER BY first DESC LIMIT 1),
        entry_index
-FROM candidate ORDER BY entry_index DESC
+FROM settled WHERE key IN (SELECT value FROM json_each(?)) ORDER BY entry_index DESC
 """
-_ADD: Final = "INSERT INTO recent SELECT value, ?2 + key FROM json_each(?1)"
-_SETTLE: Final = """
-INSERT INTO settled SELECT key, entry_index FROM recent ORDER BY key, entry_index;
-DELETE FROM recent;
+_SETTLE: Final = "INSERT INTO settled SELECT value, ?2 + key FROM json_each(?1) ORDER BY value, key"
+_KNOWN: Final = "SELECT identities FROM known WHERE first >= ? ORDER BY first"
+# A write to begin with: a transaction that reads first may find that it is too late to write.
+_BEGIN: Final = """
+INSERT INTO indexed VALUES (1, 0, ?, 0, 0) ON CONFLICT DO UPDATE SET one = 1 RETURNING size, settled
+"""
+_CLEAR: Final = """
+DELETE FROM known;
+DELETE FROM settled;
+UPDATE indexed SET size = 0, root = ?, settled = 0, cleared = cleared + 1;
 """
 
 
@@ -106,19 +106,30 @@ class MemoryIndex:
         """Nothing to let go of."""
 
 
+@dataclass
+class _Recent:
+    """The identities in memory, those of the entries from `settled` to `size`, read since `cleared`."""
+
+    settled: int = 0
+    size: int = 0
+    cleared: int = 0
+    entries: dict[bytes, int] = field(default_factory=dict)
+
+
 class FileIndex:
     """An index in an SQLite file. Used under the append lock only, which also keeps threads apart."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._connection: apsw.Connection | None = None
+        self._recent = _Recent()
 
     def head(self) -> Head:
         """The head up to which the index is complete; a damaged file is thrown away first."""
         import apsw
 
         try:
-            rows = list(self._database().execute("SELECT size, root, settled FROM indexed"))
+            rows = list(self._database().execute("SELECT size, root, cleared FROM indexed"))
         except (apsw.CorruptError, apsw.NotADBError, apsw.SQLError):
             self._throw_away()
             return EMPTY_HEAD
@@ -126,37 +137,50 @@ class FileIndex:
 
     def find(self, identities: Sequence[bytes]) -> dict[bytes, int]:
         """The entry index of each identity that is known."""
-        asked = json.dumps(sorted(_keys(identities)))
+        joined = _joined(identities)
         with self._transaction() as database:
-            found = dict(database.execute(_FIND, (asked,)))
-        return {identity: found[identity] for identity in identities if identity in found}
+            recent = self._read_recent(database)
+            # The later of two entries with one identity comes first, and the earlier one takes its place.
+            settled = dict(database.execute(_FIND, (_keys(joined),))) if recent.settled else {}
+        found = ((one, settled.get(one, recent.entries.get(one))) for one in identities)
+        return {identity: index for identity, index in found if index is not None}
+
+    def _read_recent(self, database: apsw.Connection) -> _Recent:
+        """The identities that are not in the tree, once those that anybody added meanwhile are among them."""
+        rows = list(database.execute("SELECT size, settled, cleared FROM indexed"))
+        size, settled, cleared = rows[0] if rows else (0, 0, 0)
+        recent = self._recent
+        if (recent.settled, recent.cleared) != (settled, cleared) or recent.size > size:
+            recent = self._recent = _Recent(settled, settled, cleared)
+        if recent.size < size:
+            for (identities,) in database.execute(_KNOWN, (recent.size,)):
+                for at in range(0, len(identities), HASH_BYTES):
+                    recent.entries.setdefault(identities[at : at + HASH_BYTES], recent.size)
+                    recent.size += 1
+        return recent
 
     def add(self, identities: Sequence[bytes], head: Head) -> None:
         """Returns once the next entries are indexed, up to `head`."""
-        if set(map(len, identities)) - {HASH_BYTES}:
-            raise MalformedError(f"log: expected identities of {HASH_BYTES} bytes")
-        first = head.size - len(identities)
+        joined, first = _joined(identities), head.size - len(identities)
         with self._transaction() as database:
-            size, settled = next(database.execute("SELECT size, settled FROM indexed"), (0, 0))
+            ((size, settled),) = list(database.execute(_BEGIN, (EMPTY_HEAD.root,)))
             if first > size:
                 raise UnavailableError("log: the identity index was emptied meanwhile", code="busy")
             if head.size <= size:
                 return  # by another process, which brought it up to date at the same time
-            new = identities[size - first :]
-            database.executemany("INSERT INTO known VALUES (?, ?)", _rows(size, new))
-            database.execute(_ADD, (json.dumps(_keys(new)), size))
+            rows = _rows(size, joined[(size - first) * HASH_BYTES :])
+            database.executemany("INSERT INTO known VALUES (?, ?)", rows)
             if head.size - settled >= RECENT:
-                database.execute(_SETTLE)
+                known = b"".join(row for (row,) in database.execute(_KNOWN, (settled,)))
+                database.execute(_SETTLE, (_keys(known), settled))
                 settled = head.size
             row = (head.size, head.root, settled)
-            database.execute("INSERT OR REPLACE INTO indexed VALUES (1, ?, ?, ?)", row)
+            database.execute("UPDATE indexed SET size = ?, root = ?, settled = ?", row)
 
     def clear(self) -> None:
         """Returns once the index is empty."""
         with self._transaction() as database:
-            database.execute(
-                "DELETE FROM known; DELETE FROM recent; DELETE FROM settled; DELETE FROM indexed"
-            )
+            database.execute(_CLEAR, (EMPTY_HEAD.root,))
 
     def close(self) -> None:
         """Closes the file."""
@@ -202,13 +226,21 @@ class FileIndex:
             ) from error
 
 
-def _rows(first: int, identities: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
-    for at in range(0, len(identities), _TOGETHER):
-        yield first + at, b"".join(identities[at : at + _TOGETHER])
+def _joined(identities: Sequence[bytes]) -> bytes:
+    if set(map(len, identities)) - {HASH_BYTES}:
+        raise MalformedError(f"log: expected identities of {HASH_BYTES} bytes")
+    return b"".join(identities)
 
 
-def _keys(identities: Sequence[bytes]) -> tuple[int, ...]:
-    return struct.unpack(f">{len(identities)}q", b"".join([identity[:8] for identity in identities]))
+def _rows(first: int, identities: bytes) -> Iterator[tuple[int, bytes]]:
+    row_bytes = _TOGETHER * HASH_BYTES
+    for at in range(0, len(identities), row_bytes):
+        yield first + at // HASH_BYTES, identities[at : at + row_bytes]
+
+
+def _keys(identities: bytes) -> str:
+    """The keys of identities that stand one after the other, as a JSON array."""
+    return json.dumps([key for (key,) in struct.iter_unpack(">q24x", identities)])
 
 
 def open_index(private: Storage) -> IdentityIndex:

@@ -14,12 +14,12 @@ from typing import Final
 from tlog.dedup import FileIndex, IdentityIndex, MemoryIndex
 from tlog.errors import UnavailableError
 from tlog.log import MAX_BATCH, Log
-from tlog.merkle import EMPTY_ROOT
 from tlog.registration import entry_id_of
-from tlog.staging import Head
+from tlog.staging import EMPTY_HEAD, Head
 from tlog.storage import DirectoryStorage
 
 FILE: Final = "entry-ids.sqlite"
+_LOCK: Final = "entry-ids"
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class EntryIds:
         )
         self._mutex = threading.Lock()
         self._closed = False
+        self._checked = False
 
     def find(self, entry_id: bytes) -> Found | None:
         """The entry with this id and its index, None if the log has no such entry."""
@@ -50,7 +51,8 @@ class EntryIds:
             found = self._lookup(entry_id)
             if found is None or entry_id_of(found.entry) == entry_id:
                 return found
-            self._index.clear()
+            with self._log.private.lock(_LOCK):
+                self._index.clear()
             self._complete()
             return self._lookup(entry_id)
 
@@ -77,15 +79,22 @@ class EntryIds:
         return Found(index, self._log.read_entry(index))
 
     def _complete(self) -> int:
-        size = self._log.head().size
-        indexed = self._index.head().size
-        if indexed > size:
-            self._index.clear()
-            indexed = 0
-        while indexed < size:
-            end = min(indexed + MAX_BATCH, size)
-            ids = [entry_id_of(entry) for entry in self._log.read_entries(indexed, end)]
-            # Only the size counts here: an id is checked against its entry whenever it is found.
-            self._index.add(ids, Head(end, EMPTY_ROOT))
-            indexed = end
+        if self._checked and self._index.head().size == self._log.head().size:
+            return self._log.head().size
+        with self._log.private.lock(_LOCK):  # what is added follows what is there
+            size, indexed = self._log.head().size, self._index.head()
+            if not self._is_of_this_log(indexed, size):
+                self._index.clear()
+                indexed = EMPTY_HEAD
+            self._checked = True
+            for at in range(indexed.size, size, MAX_BATCH):
+                end = min(at + MAX_BATCH, size)
+                ids = [entry_id_of(entry) for entry in self._log.read_entries(at, end)]
+                self._index.add(ids, Head(end, ids[-1]))
         return size
+
+    def _is_of_this_log(self, indexed: Head, size: int) -> bool:
+        """Whether what was indexed last, which stands in place of a root, is what the log has there."""
+        if indexed.size == 0:
+            return True
+        return indexed.size <= size and entry_id_of(self._log.read_entry(indexed.size - 1)) == indexed.root

@@ -71,7 +71,7 @@ def _views_of_witnesses(policy: Policy, origin: str, deadline_seconds: float) ->
     """What the witnesses serve, and which of them served nothing that holds."""
     from witness.client import fetch_heads
 
-    heads = fetch_heads(policy, origin, deadline_seconds)
+    heads = sorted(fetch_heads(policy, origin, deadline_seconds), key=lambda head: head.names)
     heard = {name for head in heads for name in head.names}
     silent = [one.name for one in policy.witnesses if one.url and one.name not in heard]
     views = [View(head.names, head.opened.checkpoint, format_note(head.opened.note)) for head in heads]

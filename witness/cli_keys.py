@@ -161,7 +161,6 @@ def _key_of_agent(args: argparse.Namespace, name: str, kind: int) -> tuple[Verif
     public_key = find_agent_key(agent, wanted).public_key
     key = make_verifier_key(name, kind, public_key)
     RemoteCosigner(key, lambda message: agent.sign(public_key, message)).sign_bytes(_PROBE)
-    agent.close()
     return key, KeySource("agent")
 
 

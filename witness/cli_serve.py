@@ -45,7 +45,7 @@ def serve(args: argparse.Namespace) -> int:
             if args.json:
                 print_json({"listening": url, **said})
 
-        server.serve(witness, host, port, announce, store, measured, beside)
+        server.run(server.make_server(witness, host, port, announce, store, measured), beside)
     return 0
 
 

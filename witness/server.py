@@ -166,17 +166,13 @@ def make_server(
     return server
 
 
-def serve(
-    witness: Witness,
-    host: str,
-    port: int,
-    announce: Callable[[str], None],
-    store: Store | None = None,
-    metrics: WitnessMetrics | None = None,
-    beside: Sequence[Server] = (),
-) -> None:
-    """Answer for `witness` until SIGTERM or SIGINT, with the servers `beside` in threads meanwhile."""
-    server = make_server(witness, host, port, announce, store, metrics)
+def serve(witness: Witness, host: str, port: int, announce: Callable[[str], None]) -> None:
+    """Answer for `witness` until SIGTERM or SIGINT."""
+    run(make_server(witness, host, port, announce))
+
+
+def run(server: Server, beside: Sequence[Server] = ()) -> None:
+    """Answer until SIGTERM or SIGINT, with the servers `beside` in threads meanwhile."""
 
     def stop(number: int, frame: object) -> None:
         server.should_exit = True

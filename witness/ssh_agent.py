@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 from dataclasses import dataclass
 from typing import Final
 
-from tlog.errors import MalformedError, UnavailableError
+from tlog.errors import UnavailableError
 
 SOCKET_VARIABLE: Final = "SSH_AUTH_SOCK"
 TIMEOUT_SECONDS: Final = 10.0
@@ -36,13 +35,11 @@ class AgentKey:
 
 
 class SshAgent:
-    """A connection to an agent, made when it is first needed and again when it broke. Threads may share one."""
+    """The agent at a socket, with a connection for each request: an agent that was restarted is met at once."""
 
     def __init__(self, path: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._path = path
         self._timeout_seconds = timeout_seconds
-        self._connection: socket.socket | None = None
-        self._mutex = threading.Lock()
 
     def held(self) -> tuple[AgentKey, ...]:
         """The Ed25519 keys that the agent holds now."""
@@ -71,59 +68,30 @@ class SshAgent:
             raise _malformed()
         return raw
 
-    def close(self) -> None:
-        """Returns once the connection is closed."""
-        with self._mutex:
-            self._drop()
-
     def _ask(self, request: bytes, expected: int) -> bytes:
         """What the agent answers, without the type, which has to be the one expected."""
-        with self._mutex:
-            was_open = self._connection is not None
-            try:
-                answer = self._exchange(request)
-            except (OSError, EOFError):
-                self._drop()
-                if not was_open:
-                    raise _unreachable() from None
-                try:  # an agent that was restarted has closed the connection we had kept
-                    answer = self._exchange(request)
-                except (OSError, EOFError):
-                    self._drop()
-                    raise _unreachable() from None
-            except MalformedError:
-                self._drop()
-                raise UnavailableError("ssh-agent: answered with what is no answer", code="agent") from None
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+                connection.settimeout(self._timeout_seconds)
+                connection.connect(self._path)
+                connection.sendall(_string(request))
+                length = int.from_bytes(_receive(connection, 4))
+                answer = _receive(connection, length) if length <= MAX_MESSAGE_BYTES else b""
+        except (OSError, EOFError):
+            raise UnavailableError("ssh-agent: can't be reached", code="agent") from None
         if not answer or answer[0] != expected:
             raise UnavailableError("ssh-agent: refused; is the key loaded, and unlocked?", code="agent")
         return answer[1:]
 
-    def _exchange(self, request: bytes) -> bytes:
-        if self._connection is None:
-            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            connection.settimeout(self._timeout_seconds)
-            self._connection = connection
-            connection.connect(self._path)
-        self._connection.sendall(_string(request))
-        length = int.from_bytes(self._receive(4))
-        if length > MAX_MESSAGE_BYTES:
-            raise _malformed()
-        return self._receive(length)
 
-    def _receive(self, size: int) -> bytes:
-        assert self._connection is not None
-        data = bytearray()
-        while len(data) < size:
-            part = self._connection.recv(size - len(data))
-            if not part:
-                raise EOFError
-            data += part
-        return bytes(data)
-
-    def _drop(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+def _receive(connection: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        part = connection.recv(size - len(data))
+        if not part:
+            raise EOFError
+        data += part
+    return bytes(data)
 
 
 def agent_of_environment() -> SshAgent:
@@ -173,9 +141,5 @@ def _string(data: bytes) -> bytes:
     return len(data).to_bytes(4) + data
 
 
-def _malformed() -> MalformedError:
-    return MalformedError("ssh-agent: expected an answer as the protocol has it")
-
-
-def _unreachable() -> UnavailableError:
-    return UnavailableError("ssh-agent: can't be reached", code="agent")
+def _malformed() -> UnavailableError:
+    return UnavailableError("ssh-agent: expected an answer as the protocol has it", code="agent")

@@ -448,7 +448,7 @@ def manifest_of(signer: CoseSigner, world: World, seq: int, **changes: Any) -> b
         },
         "systems": [{"kind": "store", "result": "verified"}],
         "checks": [{"check": "residue", "result": "clean"}],
-        "times": {"started_at": 1, "closed_at": NOW},
+        "times": {"started_at": 0, "closed_at": NOW},
         **changes,
     }
     document = {name: value for name, value in document.items() if value is not None}
@@ -536,8 +536,28 @@ def test_a_manifest_that_says_something_else_is_found(
 
 
 def test_an_erasure_of_nothing_is_found(make_erased: Callable[..., Erased], asked: Asked) -> None:
-    found = {code for code, _ in make_erased(0).check(asked)}
-    assert {"ERASURE_EMPTY_SCOPE", "ERASURE_STATE_FALSE"} <= found
+    for guard in ({"disposition": "erase", "entries": 0}, {"disposition": "keep", "entries": 3}):
+        found = {code for code, _ in make_erased(0, guard=guard).check(asked)}
+        assert {"ERASURE_EMPTY_SCOPE", "ERASURE_STATE_FALSE"} <= found
+
+
+def test_hashes_of_retired_values_may_be_all_that_was_erased(
+    make_erased: Callable[..., Erased], asked: Asked
+) -> None:
+    assert make_erased(0, guard={"disposition": "erase", "entries": 2}).check(asked) == set()
+
+
+def test_a_manifest_says_times_to_the_hour(make_erased: Callable[..., Erased], asked: Asked) -> None:
+    at = make_erased().world.statements()[1].recorded_at
+    assert at is not None and at % 3_600_000_000
+    hour = at - at % 3_600_000_000
+    for times, right in (
+        ({"started_at": 0, "erased_at": hour}, True),
+        ({"started_at": 0, "erased_at": at}, False),
+        ({"started_at": 1, "erased_at": hour}, False),
+    ):
+        found = make_erased(times=times).check(asked)
+        assert (("ERASURE_STATE_FALSE", "store.db erasures 1") not in found) == right
 
 
 def test_a_manifest_of_a_stranger_is_found(

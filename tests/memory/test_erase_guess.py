@@ -381,7 +381,7 @@ def test_a_tenant_of_which_nothing_is_left_leaves_no_name(home: wiring.Home) -> 
     again = write(home, "Back again.", ACME, key=KEY, value=VALUE)
     assert again["outcome"] == "stored" and again["id"] != written["id"]
     assert forget(home, ACME, all=True)["number"] == 2
-    assert home.publish()["size"] == 9
+    assert home.publish()["size"] == 8
 
 
 def test_a_tenant_keeps_its_name_while_anything_of_it_is_left(home: wiring.Home) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -179,6 +180,23 @@ def test_another_process_signs_with_the_new_key_from_then_on(world: Witnessed) -
     assert world.verdict(world.receipt(fact_id)).holds
     assert world.codes() == set()
     other.close()
+
+
+def test_a_key_does_not_change_under_a_statement_that_is_being_written(world: Witnessed) -> None:
+    """What the old key has signed is committed, and then published, before its end is written down."""
+    writer = world.open()
+    path = world.path / "keys" / "issuer.key"
+    before = path.read_bytes()
+    rotating = threading.Thread(target=world.operator.rotate, args=("issuer", None, 5))
+    with writer.parts().store.write():
+        rotating.start()
+        rotating.join(0.5)
+        assert rotating.is_alive()
+        assert path.read_bytes() == before
+    rotating.join(30)
+    assert not rotating.is_alive()
+    assert path.read_bytes() != before
+    writer.close()
 
 
 STEPS = ("make_cose_key", "_store", "_activate", "replace_key", "_complete", "_with_ends")

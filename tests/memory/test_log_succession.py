@@ -256,6 +256,9 @@ def test_an_old_log_that_goes_on_is_found(made: Made) -> None:
     trust = parse_trust((made.path / "trust.toml").read_text())
     (verdict,) = verify_files([recognize("c", data)], Caller(trust, 10**10))
     assert {claim.code for claim in verdict.failed} == {"frozen"}
+    # Also by whoever looks at the old log alone: the trust file says where it ended.
+    found = audit(Places(None, log=str(made.path / "log")), Asked(trust, 10**16), tenant=None, needles=None)
+    assert "LOG_FORK" in {finding.code for finding in found.outcome.findings}
 
 
 def test_entries_behind_the_end_of_an_old_log_are_found(made: Made) -> None:

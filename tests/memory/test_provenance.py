@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from memory.model import AGENT_SCOPES
 from memory.principal import make_principal, owner_from_environment, with_all_scopes
 from memory.provenance_text import LIMITS, provenance_text
 from memory.remember import remember
+from memory.scope import open_scope
 from tlog import merkle
 from tlog.ascii import decode_base64
 from tlog.errors import Error, MalformedError, UnavailableError, VerificationError
@@ -225,6 +226,56 @@ def test_a_fact_whose_successor_was_erased_is_not_shown(home: wiring.Home) -> No
     answer = show(home, old)
     assert "content_erased" in limits(home, old)
     assert "Heron" not in repr(answer)
+
+
+def confirmed(home: wiring.Home) -> str:
+    held = write(home, "Egret room.", key="room", value="Egret", provisional=True)["id"]
+    home.memory(ME).confirm(held)
+    return str(held)
+
+
+def resolved(home: wiring.Home) -> str:
+    desk = with_all_scopes(make_principal("default", "default", "desk"))
+    told = {"text": "Egret room.", "key": "room", "value": "Egret"}
+    kept = remember(home.parts(), desk, told)["id"]
+    (conflict,) = home.memory(ME).conflicts()["conflicts"]
+    home.memory(ME).resolve(conflict["id"], kept)
+    return str(kept)
+
+
+def reaffirmed(home: wiring.Home) -> str:
+    write(home, "Egret room.", key="room", value="Egret")
+    last = write(home, "Bittern room.", key="room", value="Bittern")["id"]
+    refused = write(home, "Egret room.", key="room", value="Egret")["id"]
+    home.memory(ME).reaffirm(refused, "it moved back")
+    assert show(home, last)["fact"]["status"] == "superseded"
+    return str(refused)
+
+
+@pytest.mark.parametrize("let_through", [confirmed, resolved, reaffirmed])
+def test_a_fact_whose_successor_was_let_through_and_erased_is_not_shown(
+    home: wiring.Home, let_through: Callable[[wiring.Home], str]
+) -> None:
+    """The statement that ended it is still there; what took its place is not, and with it since when."""
+    old = write(home, "Heron room.", key="room", value="Heron")["id"]
+    new = let_through(home)
+    with home.parts().store.read() as view:
+        ended = [fact.id for fact in view.facts_of_key(1, key_tag(home, view), ("superseded",))]
+    forget(home, id=new)
+    with home.parts().store.read() as view:
+        lost = [fact.id for fact in view.facts_of_key(1, key_tag(home, view)) if fact.end_erased]
+    assert lost and set(lost) <= set(ended) and (old in lost or let_through is reaffirmed)
+    for id in lost:
+        answer = show(home, id)
+        assert {"content_erased", "content_not_opened"} <= limits(home, id)
+        assert answer["origin"] is None
+        assert not any(word in repr(answer) for word in ("Heron", "Bittern", "Egret"))
+
+
+def key_tag(home: wiring.Home, view: Any) -> bytes:
+    scope = open_scope(view, home.parts().vault, ME)
+    assert scope is not None
+    return scope.key_tag("room")
 
 
 def test_history_tells_what_was_done_to_a_fact(home: wiring.Home) -> None:

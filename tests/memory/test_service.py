@@ -361,6 +361,15 @@ def test_the_same_request_makes_one_fact(me: Memory) -> None:
     assert me.status()["facts"] == {"active": 1}
 
 
+def test_the_beginning_of_1970_is_part_of_a_request(me: Memory) -> None:
+    me.remember("since ever", key="k", value="v", valid_from=0, idempotency_key="req-1")
+    again = me.remember("since ever", key="k", value="v", valid_from=0, idempotency_key="req-1")
+    assert again["outcome"] == "stored"
+    with pytest.raises(RefusedError) as caught:
+        me.remember("since ever", key="k", value="v", idempotency_key="req-1")
+    assert caught.value.code == "idempotency_conflict"
+
+
 def test_idempotency_keys_are_a_clients_own(me: Memory, ide: Memory) -> None:
     first = me.remember("text of mine", idempotency_key="1")
     second = ide.remember("text of theirs", idempotency_key="1")
@@ -885,7 +894,7 @@ def test_the_facts_table_is_the_fold_of_the_statements(
     with wiring.open_home(tmp_path_factory.mktemp("fold") / "home", clock=clock) as home:
         play(home, clock, random.Random(seed), 40)
         with home.parts().store.read() as view:
-            tenant = view.rows("SELECT id FROM tenants")
+            tenant = view.rows("SELECT id FROM tenants WHERE name = 'acme'")
             if not tenant:
                 return
             states = timeline.fold(timeline_events(view.events(tenant[0][0], 0, 10_000)))
@@ -932,6 +941,6 @@ def test_a_write_stands_when_the_log_cannot_publish(
         raise UnavailableError("no witness answered", code="witness_quorum_not_met")
 
     monkeypatch.setattr(home, "publish", fail)
-    answer = me.remember("text", wait="witnessed")
+    answer = me.remember("text", wait="logged")
     assert (answer["outcome"], answer["waited"]) == ("stored", "witness_quorum_not_met")
     assert answer["receipt"]["state"] == "pending"

@@ -20,11 +20,11 @@ ALLOWED = {
 }
 AUDITOR_TAKES = {"memory.event"}
 PURE = {
-    "tlog": "errors ascii merkle tile note checkpoint cosignature policy trust cbor cose cose_keys statement"
-    " receipt proof claims verify",
+    "tlog": "errors ascii merkle tile note checkpoint cosignature policy certificates trust trust_text cbor cose"
+    " cose_keys statement receipt succession proof claims verify",
     "witness": "decide wire",
     "memory": "canon canon_dates canon_names canon_numbers canon_spans canon_text canon_types canon_units"
-    " model event guard timeline manifest opening import_jsonl mcp_tools provenance_text",
+    " model event guard timeline chain home_names manifest opening import_jsonl mcp_tools provenance_text",
     "auditor": "checks encodings erasure report",
 }
 IMPURE = {

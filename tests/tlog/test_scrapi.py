@@ -23,6 +23,7 @@ from hypothesis.errors import Unsatisfiable
 
 from tlog import cbor, cose, server, web
 from tlog.cose import CoseKey, decode_key, decode_key_set, make_signer, sign1, sign1_detached
+from tlog.dedup import FileIndex
 from tlog.log import Log, open_log
 from tlog.metrics import Metrics
 from tlog.note import SignatureType
@@ -32,6 +33,7 @@ from tlog.receipt import Inclusion, make_transparent, parse_receipt, sign_receip
 from tlog.receipt_keys import ReceiptKeys
 from tlog.registration import Issuer, Registration
 from tlog.service import Host, LogService, ServiceSettings
+from tlog.staging import Head
 from tlog.statement import sign_statement
 from tlog.storage import DirectoryStorage
 
@@ -352,7 +354,7 @@ def test_entries_of_other_writers_are_found_too(world: World) -> None:
     assert verify_receipt(response.content, other, RECEIPTS.key).index == 1
 
 
-def test_the_cache_of_ids_may_be_lost_or_anothers(serve: Serve) -> None:
+def test_the_cache_of_ids_may_be_lost_or_damaged(serve: Serve) -> None:
     with serve() as world:
         world.post(statement(1))
         world.publish()
@@ -363,6 +365,27 @@ def test_the_cache_of_ids_may_be_lost_or_anothers(serve: Serve) -> None:
             (world.folder / "state" / "entry-ids.sqlite").write_bytes(data)
         with serve() as world:
             assert world.get(f"/entries/{entry_id(statement(1))}").status_code == 200
+
+
+def test_the_cache_of_ids_may_be_another_logs(serve: Serve) -> None:
+    with serve() as world:
+        for n in range(3):
+            world.post(statement(n))
+        world.publish()
+    for file in (world.folder / "state").glob("entry-ids.sqlite*"):
+        file.unlink()
+    ids = [hashlib.sha256(statement(n)).digest() for n in range(10)]
+    # Of another log; of one with the same last entry, and others before it in another order.
+    for order, last in (((9, 8, 7, 6), ids[6]), ((9, 1, 0, 2), ids[2]), ((9, 8), ids[8]), ((9,) * 9, ids[9])):
+        wrong = FileIndex(world.folder / "state" / "entry-ids.sqlite")
+        wrong.clear()
+        wrong.add([ids[n] for n in order], Head(len(order), last))
+        wrong.close()
+        with serve() as world:
+            for n in range(3):
+                receipt = world.get(f"/entries/{entry_id(statement(n))}").content
+                assert verify_receipt(receipt, statement(n), RECEIPTS.key).index == n + 1
+            problem(world.get(f"/entries/{entry_id(statement(9))}"), 404)
 
 
 # Locations

@@ -44,7 +44,6 @@ class OwnAgent:
         self.path = str(path)
         self.key = Ed25519PrivateKey.from_private_bytes(SEED)
         self.answer: Callable[[bytes], bytes | None] = self.honest
-        self.connections = 0
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(self.path)
         self._listener.listen()
@@ -81,7 +80,6 @@ class OwnAgent:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            self.connections += 1
             self._open.append(connection)
             threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
 
@@ -105,10 +103,8 @@ def own_agent(tmp_path: Path) -> Iterator[OwnAgent]:
 
 
 @pytest.fixture
-def agent(own_agent: OwnAgent) -> Iterator[SshAgent]:
-    client = SshAgent(own_agent.path, timeout_seconds=2)
-    yield client
-    client.close()
+def agent(own_agent: OwnAgent) -> SshAgent:
+    return SshAgent(own_agent.path, timeout_seconds=2)
 
 
 @pytest.fixture
@@ -147,7 +143,6 @@ def test_a_real_agent_cosigns(real_agent: str, log: Any, sim: Any) -> None:
     cosigner = RemoteCosigner(key, lambda message: agent.sign(PUBLIC, message))
     line = cosigner.cosign(log.note(5).text, sim.TIME)
     assert verify_cosignature(key, line, log.note(5).text).timestamp == sim.TIME
-    agent.close()
 
 
 def test_a_real_agent_without_the_key_refuses(real_agent: str) -> None:
@@ -157,22 +152,13 @@ def test_a_real_agent_without_the_key_refuses(real_agent: str) -> None:
         agent.sign(other, b"message")
     with pytest.raises(RefusedError):
         find_agent_key(agent, other)
-    agent.close()
 
 
-def test_an_agent_signs_over_one_connection(agent: SshAgent, own_agent: OwnAgent) -> None:
+def test_an_agent_signs(agent: SshAgent, own_agent: OwnAgent) -> None:
     assert [one.comment for one in agent.held()] == ["witness"]
     for number in range(3):
         message = b"message %d" % number
         own_agent.key.public_key().verify(agent.sign(PUBLIC, message), message)
-    assert own_agent.connections == 1
-
-
-def test_an_agent_that_was_restarted_is_asked_again(agent: SshAgent, own_agent: OwnAgent) -> None:
-    agent.sign(PUBLIC, b"one")
-    own_agent.hang_up()
-    agent.sign(PUBLIC, b"two")
-    assert own_agent.connections == 2
 
 
 @pytest.mark.parametrize(
@@ -195,7 +181,7 @@ def test_an_answer_that_is_none_is_an_error(
     agent: SshAgent, own_agent: OwnAgent, answer: bytes | None
 ) -> None:
     own_agent.answer = lambda request: answer
-    with pytest.raises((UnavailableError, MalformedError)):
+    with pytest.raises(UnavailableError):
         agent.sign(PUBLIC, b"message")
 
 
