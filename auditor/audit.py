@@ -123,7 +123,11 @@ def _audit_rows(
         else:
             note = Note("other tenants", "statements of other tenants, and the word index, which all share")
             outcomes.append(Outcome(not_checked=(note,)))
-        live = Live(*(frozenset(row_numbers(connection, table)) for table in ("contents", "facts")))
+        live = Live(
+            contents=frozenset(row_numbers(connection, "contents")),
+            facts=frozenset(row_numbers(connection, "facts")),
+            last=max(row_numbers(connection, "events"), default=0),
+        )
     return outcomes, live
 
 

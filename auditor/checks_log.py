@@ -122,17 +122,13 @@ def _read_entries(files: LogFiles, size: int) -> tuple[list[bytes | None], list[
     for index in range(needed):
         width = min(WIDTH, size - index * WIDTH)
         # The widest one there is: entries past the checkpoint stand in a wider bundle than it asks for.
-        widths = sorted((each for each in listed.get(index, ()) if each >= width), reverse=True)
-        if not widths:
-            path = Tile(None, index, width).path
-            findings.append(Finding("LOG_TRUNCATED", f"log {path}", "A bundle of entries is missing."))
-            entries += [None] * width
-            if len(findings) >= MAX_FINDINGS:
-                # A head over billions of entries with no files behind it must not be counted one by one.
-                return entries, findings
-            continue
-        read = _read_bundle(files, Tile(None, index, widths[0]), findings)
+        # A log in use was listed before its head was read, so what the head needs may not be in the list yet.
+        widest = max([width, *listed.get(index, ())])
+        read = _read_bundle(files, Tile(None, index, widest), findings)
         entries += read if read is not None else [None] * width
+        if len(findings) >= MAX_FINDINGS:
+            # A head over billions of entries with no files behind it must not be counted one by one.
+            return entries, findings
     for index in sorted(index for index in listed if index >= needed):
         if len(entries) != index * WIDTH:
             break

@@ -29,6 +29,8 @@ class Live:
 
     contents: Collection[int] = field(default_factory=frozenset)
     facts: Collection[int] = field(default_factory=frozenset)
+    last: int = 0
+    """Number of the last statement: a row of a later one is not gone, but not there yet."""
 
 
 def check_structure(pages: Pages, live: Live) -> tuple[Outcome, PageReport | None]:
@@ -109,6 +111,8 @@ def _check_old_pages(pages: Pages, owners: Mapping[int, str], live: Live) -> tup
         owner = owners.get(old.page, "nobody")
         gone = 0
         for rowid, types in leaf_rows(old.data, pages.header, old.page):
+            if old.in_flight and rowid > live.last:
+                continue
             # By their shape: the page may have served another table when it was written.
             if _is_content(types):
                 gone += rowid not in live.contents

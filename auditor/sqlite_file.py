@@ -42,11 +42,16 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class OldPage:
-    """A version of a page that a newer one replaced, still in one of the files."""
+    """A version of a page that a newer one replaced, still in one of the files.
+
+    Or that none has replaced yet: `in_flight` is a sound frame behind the last commit, of a transaction that was
+    being written, or was given up.
+    """
 
     place: str
     page: int
     data: bytes
+    in_flight: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,8 @@ class Pages:
     """Page number to the offset of its newest committed version in the log."""
     frames: int
     """How many whole frames the log has room for, committed or not."""
+    sound: range = range(0)
+    """The frames behind the last commit whose checksums go on from it."""
 
     def read(self, number: int) -> bytes:
         """The newest version of a page."""
@@ -81,8 +88,9 @@ def open_pages(main: ByteSource, wal: ByteSource | None) -> Pages:
     page_bytes = 0
     newest: dict[int, int] = {}
     count = 0
+    sound = range(0)
     if wal is not None and wal.size_bytes >= fmt.WAL_HEADER_BYTES:
-        page_bytes, newest, count = _committed_frames(wal)
+        page_bytes, newest, count, sound = _committed_frames(wal)
     if wal is not None and 1 in newest:
         first_of_main = wal.read(newest[1], fmt.HEADER_BYTES)
     header = fmt.parse_header(first_of_main)
@@ -93,7 +101,7 @@ def open_pages(main: ByteSource, wal: ByteSource | None) -> Pages:
     if wal is not None:
         frames = max(0, wal.size_bytes - fmt.WAL_HEADER_BYTES) // (header.page_bytes + fmt.FRAME_HEADER_BYTES)
     # Without a log the header's count must be what the file holds; SQLite itself trusts it under conditions.
-    return Pages(header, count or header.page_count or in_main, main, wal, newest, frames)
+    return Pages(header, count or header.page_count or in_main, main, wal, newest, frames, sound)
 
 
 def old_pages(pages: Pages) -> Iterator[OldPage]:
@@ -110,7 +118,7 @@ def old_pages(pages: Pages) -> Iterator[OldPage]:
         number = int.from_bytes(pages.wal.read(start, 4), "big")
         if pages.newest.get(number) != start + fmt.FRAME_HEADER_BYTES:
             data = pages.wal.read(start + fmt.FRAME_HEADER_BYTES, size)
-            yield OldPage(f"store.db-wal frame {frame + 1}", number, data)
+            yield OldPage(f"store.db-wal frame {frame + 1}", number, data, frame in pages.sound)
 
 
 def leaf_rows(data: bytes, header: fmt.Header, number: int) -> Iterator[tuple[int, tuple[int, ...]]]:
@@ -128,18 +136,21 @@ def leaf_rows(data: bytes, header: fmt.Header, number: int) -> Iterator[tuple[in
         return
 
 
-def _committed_frames(wal: ByteSource) -> tuple[int, dict[int, int], int]:
-    """Page size, newest committed offset of each page, and the page count of the last commit (4.1-4.3)."""
+def _committed_frames(wal: ByteSource) -> tuple[int, dict[int, int], int, range]:
+    """Page size, newest committed offset of each page, page count of the last commit, sound frames behind it.
+
+    4.1-4.3.
+    """
     try:
         header = fmt.parse_wal_header(wal.read(0, fmt.WAL_HEADER_BYTES))
     except MalformedError:
         # SQLite takes a log with a broken header for empty, and so do we: its frames are all old pages.
-        return 0, {}, 0
+        return 0, {}, 0, range(0)
     if header.page_bytes < 512 or header.page_bytes > 65536:
         raise MalformedError("expected a write-ahead log with a page size that SQLite writes")
     newest: dict[int, int] = {}
     pending: dict[int, int] = {}
-    count = 0
+    count = committed = frames = 0
     checksum = header.checksum
     position = fmt.WAL_HEADER_BYTES
     while True:
@@ -153,10 +164,11 @@ def _committed_frames(wal: ByteSource) -> tuple[int, dict[int, int], int]:
         if stated != checksum or number == 0:
             break
         pending[number] = position + fmt.FRAME_HEADER_BYTES
+        frames += 1
         if pages_after:
             newest.update(pending)
             pending = {}
-            count = pages_after
+            count, committed = pages_after, frames
         position += len(frame)
     newest = {number: offset for number, offset in newest.items() if number <= count}
-    return header.page_bytes, newest, count
+    return header.page_bytes, newest, count, range(committed, frames)

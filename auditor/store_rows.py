@@ -144,7 +144,7 @@ def unknown_tables(connection: apsw.Connection) -> tuple[str, ...]:
     return tuple(unknown)
 
 
-def row_numbers(connection: apsw.Connection, table: Literal["contents", "facts"]) -> Iterator[int]:
+def row_numbers(connection: apsw.Connection, table: Literal["contents", "events", "facts"]) -> Iterator[int]:
     """The numbers of the rows that a table has now, of every tenant."""
     for (seq,) in _Reader(connection, []).raw(table, f"SELECT seq FROM {table}"):
         if type(seq) is int:

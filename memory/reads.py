@@ -25,7 +25,7 @@ from memory.key_view import (
 from memory.model import MAX_TEXT_BYTES, Principal, Status
 from memory.principal import require
 from memory.scope import Scope, open_scope
-from memory.search import make_match, scope_token
+from memory.search import any_of, in_key, make_matches, rank, scope_token
 from memory.timeline import SERVED_THEN, FactState
 from memory.times import format_optional, format_time, parse_time
 from tlog.ascii import encode_base64
@@ -150,13 +150,12 @@ def recall(
     with parts.store.read() as view:
         times = _times(parts, view, as_of, as_recorded)
         scope = open_scope(view, parts.vault, principal)
-        match = None if scope is None else make_match(scope_token(scope.agent_tag), words)
-        found: list[tuple[FactRow, FactState, float]] = []
+        found: list[tuple[FactRow, FactState, int]] = []
         omitted = 0
-        if scope is not None and match is not None:
-            found, omitted = _find(_Read(view, scope, times), match, count, past)
+        if scope is not None:
+            found, omitted = _find(_Read(view, scope, times), words, count, past)
     states = receipts(parts)
-    best = found[0][2] if found else 0.0
+    best = found[0][2] if found else 0
     return {
         "facts": [_served(fact, state, states, _score(score, best)) for fact, state, score in found],
         "omitted": omitted,
@@ -235,27 +234,26 @@ def status(parts: Parts, principal: Principal) -> Answer:
 
 
 def _find(
-    read: _Read, match: str, count: int, past: bool
-) -> tuple[list[tuple[FactRow, FactState, float]], int]:
+    read: _Read, query: str, count: int, past: bool
+) -> tuple[list[tuple[FactRow, FactState, int]], int]:
     """The best `count` matches that are served, and how many matches come after them."""
     scope, view = read.scope, read.view
+    matches = make_matches(scope_token(scope.agent_tag), query)
+    if not matches:
+        return [], 0
     statuses = STANDING if read.times.is_now and not past else _TOLD
+    candidates = view.matching_of_status(scope.tenant_id, scope.agent_tag, any_of(matches), statuses)
+    ranked = rank([(view.matching(one), view.matching(in_key(one))) for one in matches], candidates)
     judge = _Judge(read, past)
-    found: list[tuple[FactRow, FactState, float]] = []
-    asked = 0
-    batch = max(4 * count, 32)
-    while True:
-        hits, total = view.search(scope.tenant_id, scope.agent_tag, match, statuses, batch)
-        for place, (seq, score) in enumerate(hits[asked:], start=asked + 1):
-            for fact in view.facts_by_seq(scope.tenant_id, scope.agent_tag, (seq,)):
-                state = judge(fact)
-                if state is not None:
-                    found.append((fact, state, score))
-            if len(found) == count:
-                return found, total - place
-        if len(hits) == total or batch >= _MAX_CANDIDATES:
-            return found, max(total - len(hits), 0)
-        asked, batch = len(hits), min(4 * batch, _MAX_CANDIDATES)
+    found: list[tuple[FactRow, FactState, int]] = []
+    for place, (seq, score) in enumerate(ranked[:_MAX_CANDIDATES], start=1):
+        for fact in view.facts_by_seq(scope.tenant_id, scope.agent_tag, (seq,)):
+            state = judge(fact)
+            if state is not None:
+                found.append((fact, state, score))
+        if len(found) == count:
+            return found, len(ranked) - place
+    return found, max(len(ranked) - _MAX_CANDIDATES, 0)
 
 
 class _Judge:
@@ -299,8 +297,8 @@ def _served(fact: FactRow, state: FactState, states: Receipts, score: float | No
     return shape
 
 
-def _score(score: float, best: float) -> float:
-    """How well a match fits, against the best one: figures of the index itself speak of other scopes too."""
+def _score(score: int, best: int) -> float:
+    """How well a match fits, against the best one."""
     return round(score / best, 4) if best else 0.0
 
 

@@ -73,10 +73,11 @@ CREATE INDEX facts_lost ON facts (tenant, key_tag) WHERE end_erased;
 CREATE INDEX facts_text ON facts (tenant, text_tag, seq);
 CREATE INDEX facts_agent ON facts (tenant, agent_tag, status, seq);
 
--- Words of facts that a read may find: contentless, so that a row is deleted by the text it was made of.
--- `scope` stands for (tenant, agent) and is part of every MATCH; `grams` are for scripts without spaces.
+-- Words of facts that a read may find, each after the token of its scope (memory/search). Contentless, so that a
+-- row is deleted by the text it was made of. Nothing in it counts but which fact has which word in which column.
 CREATE VIRTUAL TABLE search USING fts5 (
-  scope, key, value, body, grams, content = '', tokenize = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
+  key, value, body, content = '', detail = column, columnsize = 0,
+  tokenize = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
 );
 INSERT INTO search (search, rank) VALUES ('secure-delete', 1);
 

@@ -1,22 +1,36 @@
-"""Words: the columns under which a fact is found, and the full-text query for any string a caller gives.
+"""Words: under which of them a fact is found, and which of them a query asks for.
 
-Scripts that are written without spaces (Chinese, Japanese, Thai and others, and Korean, whose particles stick
-to words) are taken out of the word columns and indexed as overlapping pairs of characters. A query is data: each
-word of it goes into the match expression inside quotes, so no operator of FTS5 can be reached from it.
+Every word in the index begins with the token of its scope, so that how many facts have a word, and with it every
+rank, is told from the facts of that scope alone. Scripts that are written without spaces (Chinese, Japanese, Thai
+and others, and Korean, whose particles stick to words) are indexed as overlapping pairs of characters.
+A query is data: each word of it goes into the match expression inside quotes, so no operator of FTS5 can be
+reached from it.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import log
 from typing import Any, Final
 
 VERSION: Final = 1
 """Of the columns made from a content. A row is deleted by its columns, so another version means a new index."""
 
+UNINDEXED: Final = frozenset({"held", "refused", "discarded"})
+"""Statuses of facts that were never let through: the index has no word of them."""
+
 MAX_TERMS: Final = 64
+_MAX_KNOWN: Final = 1 << 14
+_SCOPE_BYTES: Final = 8
+_SCOPE_DIGITS: Final = 20
+# As whole numbers scores add up to the same sum in any order.
+_UNIT: Final = 1 << 20
+_IN_KEY: Final = 2, 5
+"""What a word counts for in addition, as a fraction, where it stands in key, subject or value."""
+
 _UNSEGMENTED: Final = re.compile(
     "["
     "\u0e01-\u0e5b\u0e81-\u0edf"  # Thai, Lao
@@ -27,7 +41,7 @@ _UNSEGMENTED: Final = re.compile(
     "]+"
 )
 _ASCII_WORD: Final = re.compile(r"[A-Za-z0-9]+")
-# Dropped from queries alone: the index has every word, for a phrase may be made of nothing else.
+# Dropped from queries alone: the index has every word, for a query may be made of nothing else.
 _STOP_WORDS: Final = (
     "a about after again all also am an and any are as at be because been before being both but by "
     "can could did do does doing done during each few for from further get got had has have having he "
@@ -42,74 +56,132 @@ STOP_WORDS: Final = frozenset(_STOP_WORDS.split())
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What the word index holds of one fact."""
+    """What the word index holds of one fact: words with spaces between."""
 
-    scope: str
     key: str
     value: str
     body: str
-    grams: str
 
     @property
-    def columns(self) -> tuple[str, str, str, str, str]:
+    def columns(self) -> tuple[str, str, str]:
         """The columns in the order of the index."""
-        return self.scope, self.key, self.value, self.body, self.grams
+        return self.key, self.value, self.body
 
 
 def scope_token(agent_tag: bytes) -> str:
-    """The word that stands for a scope in the word index: digits, which no stemmer changes."""
-    return str(int.from_bytes(agent_tag[:16], "big"))
+    """What every word of a scope begins with: digits, which no stemmer changes, as many for every scope."""
+    return f"{int.from_bytes(agent_tag[:_SCOPE_BYTES], 'big'):0{_SCOPE_DIGITS}}"
 
 
 def make_document(scope: str, content: Mapping[str, Any]) -> Document:
     """The columns of a fact with this content; the same content always gives the same."""
     named = " ".join(str(content[name]) for name in ("key", "subject") if content.get(name))
-    fields = [
-        _normal(field) for field in (named, str(content.get("value") or ""), str(content.get("text") or ""))
-    ]
-    grams = [gram for field in fields for run in _runs(field) for gram in _index_grams(run)]
-    key, value, body = (field if field.isascii() else _UNSEGMENTED.sub(" ", field) for field in fields)
-    return Document(scope, key, value, body, " ".join(grams))
+    texts = named, str(content.get("value") or ""), str(content.get("text") or "")
+    return Document(*(_column(scope, text) for text in texts))
 
 
-def make_match(scope: str, query: str) -> str | None:
-    """The full-text expression that finds any of the words of `query` in one scope; None if it has no words.
+def make_matches(scope: str, query: str) -> tuple[str, ...]:
+    """A full-text expression for each word of a query, in one scope; none if it has no words.
 
-    Stop words are left out unless there is nothing else. At most MAX_TERMS different words count.
+    Stop words are left out unless there is nothing else. At most MAX_TERMS words and as many pairs count.
     """
-    text = _normal(query)
-    grams = _distinct(gram for run in _runs(text) for gram in _query_grams(run))
-    words = _distinct(_words(text if text.isascii() else _UNSEGMENTED.sub(" ", text)))
-    telling = [word for word in words if word.lower() not in STOP_WORDS]
-    if telling or grams:
-        words = telling
-    if not words and not grams:
-        return None
-    alternatives = []
-    if words:
-        alternatives.append(f"{{key value body}} : ({' OR '.join(map(_quoted, words))})")
-    if grams:
-        alternatives.append(f"grams : ({' OR '.join(map(_quoted_gram, grams))})")
-    return f"scope : {_quoted(scope)} AND ({' OR '.join(alternatives)})"
+    return tuple(
+        f'"{scope}{word[:-1]}" *' if word.endswith("*") else f'"{scope}{word}"' for word in query_words(query)
+    )
 
 
-def _normal(text: str) -> str:
-    """Compatible forms made one. The tables are frozen: a fact indexed under one Python is deleted under another."""
-    return text if text.isascii() else unicodedata.ucd_3_2_0.normalize("NFKC", text)
+def in_key(match: str) -> str:
+    """The expression for the same word in key, subject or value alone."""
+    return f"{{key value}} : {match}"
 
 
-def _words(text: str) -> Iterator[str]:
-    """Runs of letters, digits and marks: what the tokenizer of the index takes for a word."""
+def any_of(matches: Sequence[str]) -> str:
+    """The expression for any of these words."""
+    return " OR ".join(matches)
+
+
+def rank(
+    found: Sequence[tuple[Sequence[int], Sequence[int]]], candidates: Iterable[int]
+) -> list[tuple[int, int]]:
+    """The candidates with their scores, best first, of equals the newest.
+
+    For each word, `found` has the numbers of the facts that have it, and of those that have it in key or value.
+    A word counts for more the fewer facts of the scope have it. How often a fact says it, and how long the fact is,
+    does not count: facts are short, and say what they say once.
+    """
+    most = max((len(seqs) for seqs, _ in found), default=0)
+    scores: dict[int, int] = {}
+    for seqs, keyed in found:
+        weight = round(log(1 + most / len(seqs)) * _UNIT) if seqs else 0
+        for seq in seqs:
+            scores[seq] = scores.get(seq, 0) + weight
+        for seq in keyed:
+            scores[seq] = scores.get(seq, 0) + weight * _IN_KEY[0] // _IN_KEY[1]
+    ranked = [(scores.get(seq, 0), seq) for seq in candidates]
+    ranked.sort(reverse=True)
+    return [(seq, score) for score, seq in ranked]
+
+
+def index_words(text: str) -> list[str]:
+    """The words of a text under which it is found, each of them one for the tokenizer of the index."""
     if text.isascii():
-        yield from _ASCII_WORD.findall(text)
-        return
-    spaced = "".join(c if c.isalnum() or unicodedata.category(c) in ("Mn", "Mc", "Co") else " " for c in text)
-    yield from spaced.split()
+        return _ASCII_WORD.findall(text)
+    plain = _plain(text)
+    grams = [gram for run in _UNSEGMENTED.findall(plain) for gram in _index_grams(run)]
+    return [*_spaced(plain), *grams]
 
 
-def _runs(text: str) -> Iterator[str]:
-    if not text.isascii():
-        yield from _UNSEGMENTED.findall(text)
+def query_words(query: str) -> list[str]:
+    """The words that a query asks for; one that ends in an asterisk asks for what begins so."""
+    if query.isascii():
+        words, grams = _distinct(_ASCII_WORD.findall(query)), []
+    else:
+        plain = _plain(query)
+        words = _distinct(_spaced(plain))
+        grams = _distinct(gram for run in _UNSEGMENTED.findall(plain) for gram in _query_grams(run))
+    telling = [word for word in words if word.lower() not in STOP_WORDS]
+    return [*(telling if telling or grams else words), *grams]
+
+
+def _column(scope: str, text: str) -> str:
+    words = index_words(text)
+    return f"{scope}{f' {scope}'.join(words)}" if words else ""
+
+
+def _plain(text: str) -> str:
+    """The text with compatible forms made one, and nothing in it but words and spaces.
+
+    All tables are of one version: a fact indexed under one Python and SQLite is deleted under another.
+    """
+    return unicodedata.ucd_3_2_0.normalize("NFKC", text).translate(_PLAIN)
+
+
+def _spaced(plain: str) -> list[str]:
+    """The words that stand between spaces."""
+    return _UNSEGMENTED.sub(" ", plain).split()
+
+
+class _Plain(dict[int, str]):
+    """What becomes of a character: letters, digits and marks stay, and everything else ends a word.
+
+    What Unicode 3.2 does not know is a word of its own, in ASCII: versions of SQLite differ in what they take it for.
+    """
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        category = unicodedata.ucd_3_2_0.category(character)
+        if category[0] in "LN" or category in ("Mn", "Mc", "Co"):
+            plain = character
+        elif category == "Cn":
+            plain = f" u{code:x} "
+        else:
+            plain = " "
+        if len(self) < _MAX_KNOWN:
+            self[code] = plain
+        return plain
+
+
+_PLAIN: Final = _Plain()
 
 
 def _index_grams(run: str) -> Iterator[str]:
@@ -120,7 +192,7 @@ def _index_grams(run: str) -> Iterator[str]:
 
 def _query_grams(run: str) -> Iterator[str]:
     if len(run) == 1:
-        yield run
+        yield f"{run}*"
     for at in range(len(run) - 1):
         yield run[at : at + 2]
 
@@ -132,12 +204,3 @@ def _distinct(words: Iterable[str]) -> list[str]:
         if len(found) == MAX_TERMS:
             break
     return list(found)
-
-
-def _quoted(word: str) -> str:
-    # Words hold letters, digits and marks alone; doubling quotes keeps it safe if that ever changes.
-    return '"' + word.replace('"', '""') + '"'
-
-
-def _quoted_gram(gram: str) -> str:
-    return _quoted(gram) + " *" if len(gram) == 1 else _quoted(gram)

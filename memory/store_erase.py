@@ -6,16 +6,18 @@ the content; so the content goes last. What remains of a statement is free of co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from memory.event import decode_content
 from memory.rows import SelectedFact
-from memory.search import make_document, scope_token
+from memory.search import UNINDEXED, make_document, scope_token
+from memory.store_words import remove_words
 from memory.times import HOUR
 from tlog.errors import MalformedError
 
 if TYPE_CHECKING:
+    from memory.search import Document
     from memory.store_read import Snapshot
     from memory.store_write import Txn
 
@@ -124,6 +126,7 @@ def erase_contents(txn: Txn, tenant_id: int, seqs: Collection[int], closed_by: i
     """
     key_tags = {tag for seq in seqs for (tag,) in _key_tags(txn.view, tenant_id, seq)}
     erased = 0
+    remove_words(txn, _documents(txn.view, tenant_id, seqs))
     for seq in sorted(set(seqs)):
         erased += _erase_one(txn, tenant_id, seq)
     txn.connection.execute(
@@ -266,23 +269,27 @@ def update_erasure(
         raise MalformedError("expected the number of an erasure")
 
 
+def _documents(view: Snapshot, tenant_id: int, seqs: Iterable[int]) -> Iterator[tuple[int, Document]]:
+    """What the word index holds of these facts, of those that it holds."""
+    for seq in sorted(set(seqs)):
+        row = view.one(
+            """SELECT c.content, f.agent_tag, f.status FROM facts f CROSS JOIN contents c ON c.seq = f.seq
+               WHERE f.seq = ? AND f.tenant = ?""",
+            seq,
+            tenant_id,
+        )
+        if row is not None and row[2] not in UNINDEXED:
+            yield seq, make_document(scope_token(row[1]), decode_content(row[0]))
+
+
 def _erase_one(txn: Txn, tenant_id: int, seq: int) -> int:
-    row = txn.view.one(
-        """SELECT c.content, f.agent_tag, (SELECT 1 FROM search_docsize d WHERE d.id = e.seq)
-           FROM events e CROSS JOIN contents c ON c.seq = e.seq LEFT JOIN facts f ON f.seq = e.seq
-           WHERE e.seq = ? AND e.tenant = ?""",
+    found = txn.view.one(
+        "SELECT 1 FROM events e CROSS JOIN contents c ON c.seq = e.seq WHERE e.seq = ? AND e.tenant = ?",
         seq,
         tenant_id,
     )
-    if row is None:
+    if found is None:
         return 0
-    encoded, agent_tag, indexed = row
-    if indexed:
-        document = make_document(scope_token(agent_tag), decode_content(encoded))
-        txn.connection.execute(
-            "INSERT INTO search (search, rowid, scope, key, value, body, grams) VALUES ('delete', ?, ?, ?, ?, ?, ?)",
-            (seq, *document.columns),
-        )
     _lose_ends(txn, tenant_id, seq)
     txn.connection.execute("DELETE FROM facts WHERE seq = ?", (seq,))
     txn.connection.execute("DELETE FROM contents WHERE seq = ?", (seq,))

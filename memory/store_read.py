@@ -267,27 +267,24 @@ class Snapshot:
         )
         return tuple(EventRow(*row) for row in rows)
 
-    def search(
-        self, tenant_id: int, agent_tag: bytes, match: str, statuses: Sequence[Status], limit: int
-    ) -> tuple[tuple[tuple[int, float], ...], int]:
-        """Numbers and scores of the best matches of a scope, best first, and how many matches there are.
+    def matching(self, match: str) -> list[int]:
+        """Numbers of all facts whose words match; `match` comes from memory.search, with the scope in every word."""
+        rows = self.rows("SELECT rowid FROM search WHERE search MATCH ?", match)
+        return [seq for (seq,) in rows]
 
-        `match` comes from memory.search, with the scope inside it. Key and value weigh more than the text.
-        """
+    def matching_of_status(
+        self, tenant_id: int, agent_tag: bytes, match: str, statuses: Sequence[Status]
+    ) -> list[int]:
+        """Numbers of the facts of a scope whose words match, of some statuses."""
         rows = self.rows(
-            f"""SELECT f.seq, m.score, count(*) OVER ()
-                FROM (SELECT rowid, bm25(search, 0.0, 2.0, 2.0, 1.0, 1.0) AS score
-                      FROM search WHERE search MATCH ?) m
-                CROSS JOIN facts f ON f.seq = m.rowid
-                WHERE f.tenant = ? AND f.agent_tag = ? AND f.status IN ({_marks(statuses)})
-                ORDER BY m.score, f.seq DESC LIMIT ?""",
+            f"""SELECT f.seq FROM search m CROSS JOIN facts f ON f.seq = m.rowid
+                WHERE m.search MATCH ? AND f.tenant = ? AND f.agent_tag = ? AND f.status IN ({_marks(statuses)})""",
             match,
             tenant_id,
             agent_tag,
             *statuses,
-            limit,
         )
-        return tuple((row[0], row[1]) for row in rows), rows[0][2] if rows else 0
+        return [seq for (seq,) in rows]
 
     # Conflicts, idempotency, erasures
 

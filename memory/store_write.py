@@ -232,7 +232,7 @@ class Txn:
     def index_fact(self, seq: int, document: Document) -> None:
         """Makes the words of a fact findable; what is withheld from the start is not indexed."""
         self.connection.execute(
-            "INSERT INTO search (rowid, scope, key, value, body, grams) VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO search (rowid, key, value, body) VALUES (?, ?, ?, ?)",
             (seq, *document.columns),
         )
 

@@ -6,12 +6,14 @@ belongs to this log, and what it lacks is added from the log's entries; losing i
 Identities are hashes, so each one falls on another page of a search tree, and a batch would write as many pages
 as it has entries. They are therefore written down in the order of entries, the last ones are searched in memory,
 and only when there are many of those do they go to the tree, all at once and in its order. Its keys are the first
-eight bytes; the whole identity is compared before an entry counts as found.
+eight bytes; the whole identity is compared before an entry counts as found. A filter knows what cannot be in the
+tree, so that most new identities are not even looked for.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,10 +32,12 @@ if TYPE_CHECKING:
 FILE: Final = "identities.sqlite"
 RECENT: Final = 65_536
 _TOGETHER: Final = 120  # identities in a row, which with them fits one page
+_FILTER_BYTES: Final = 1 << 21  # a bit for each beginning of 24 bits
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS known (first INTEGER PRIMARY KEY, identities BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS settled
     (key INTEGER, entry_index INTEGER, PRIMARY KEY (key, entry_index)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS filter (one INTEGER PRIMARY KEY CHECK (one = 1), bits BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS indexed
     (one INTEGER PRIMARY KEY CHECK (one = 1), size INTEGER, root BLOB, settled INTEGER, cleared INTEGER);
 """
@@ -53,6 +57,7 @@ INSERT INTO indexed VALUES (1, 0, ?, 0, 0) ON CONFLICT DO UPDATE SET one = 1 RET
 _CLEAR: Final = """
 DELETE FROM known;
 DELETE FROM settled;
+DELETE FROM filter;
 UPDATE indexed SET size = 0, root = ?, settled = 0, cleared = cleared + 1;
 """
 
@@ -108,11 +113,15 @@ class MemoryIndex:
 
 @dataclass
 class _Recent:
-    """The identities in memory, those of the entries from `settled` to `size`, read since `cleared`."""
+    """The identities in memory: those of entries from `settled` to `size`, since the index was last cleared.
+
+    `bits` is the filter of what is in the tree, nothing while that is empty.
+    """
 
     settled: int = 0
     size: int = 0
     cleared: int = 0
+    bits: bytes = b""
     entries: dict[bytes, int] = field(default_factory=dict)
 
 
@@ -137,11 +146,17 @@ class FileIndex:
 
     def find(self, identities: Sequence[bytes]) -> dict[bytes, int]:
         """The entry index of each identity that is known."""
-        joined = _joined(identities)
+        beginnings = struct.iter_unpack(">I28x", _joined(identities))
         with self._transaction() as database:
             recent = self._read_recent(database)
+            bits = recent.bits
+            asked = b"".join(
+                identity
+                for identity, (beginning,) in zip(identities, beginnings, strict=True)
+                if bits and bits[beginning >> 11] & 1 << (beginning >> 8 & 7)
+            )
             # The later of two entries with one identity comes first, and the earlier one takes its place.
-            settled = dict(database.execute(_FIND, (_keys(joined),))) if recent.settled else {}
+            settled = dict(database.execute(_FIND, (_keys(asked),))) if asked else {}
         found = ((one, settled.get(one, recent.entries.get(one))) for one in identities)
         return {identity: index for identity, index in found if index is not None}
 
@@ -151,7 +166,7 @@ class FileIndex:
         size, settled, cleared = rows[0] if rows else (0, 0, 0)
         recent = self._recent
         if (recent.settled, recent.cleared) != (settled, cleared) or recent.size > size:
-            recent = self._recent = _Recent(settled, settled, cleared)
+            recent = self._recent = _Recent(settled, settled, cleared, _filter(database))
         if recent.size < size:
             for (identities,) in database.execute(_KNOWN, (recent.size,)):
                 for at in range(0, len(identities), HASH_BYTES):
@@ -171,8 +186,7 @@ class FileIndex:
             rows = _rows(size, joined[(size - first) * HASH_BYTES :])
             database.executemany("INSERT INTO known VALUES (?, ?)", rows)
             if head.size - settled >= RECENT:
-                known = b"".join(row for (row,) in database.execute(_KNOWN, (settled,)))
-                database.execute(_SETTLE, (_keys(known), settled))
+                _settle(database, settled)
                 settled = head.size
             row = (head.size, head.root, settled)
             database.execute("UPDATE indexed SET size = ?, root = ?, settled = ?", row)
@@ -198,6 +212,7 @@ class FileIndex:
 
         if self._connection is None:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_private(self._path)
             connection = apsw.Connection(str(self._path))
             try:
                 connection.set_busy_timeout(30_000)
@@ -224,6 +239,29 @@ class FileIndex:
             raise UnavailableError(
                 f"log: the identity index cannot be used ({type(error).__name__})", code="storage_failed"
             ) from error
+
+
+def _make_private(path: Path) -> None:
+    """The file is its owner's alone before SQLite opens it: the files beside it get the same mode."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        # Not opened: to close a descriptor of it would drop the locks of a connection that this process has.
+        path.chmod(0o600)
+
+
+def _settle(database: apsw.Connection, settled: int) -> None:
+    """Puts the identities of all entries from `settled` on in the tree, and in its filter."""
+    known = b"".join(row for (row,) in database.execute(_KNOWN, (settled,)))
+    database.execute(_SETTLE, (_keys(known), settled))
+    bits = bytearray(_filter(database) or bytes(_FILTER_BYTES))
+    for (beginning,) in struct.iter_unpack(">I28x", known):
+        bits[beginning >> 11] |= 1 << (beginning >> 8 & 7)
+    database.execute("INSERT OR REPLACE INTO filter VALUES (1, ?)", (bytes(bits),))
+
+
+def _filter(database: apsw.Connection) -> bytes:
+    return b"".join(bits for (bits,) in database.execute("SELECT bits FROM filter"))
 
 
 def _joined(identities: Sequence[bytes]) -> bytes:

@@ -69,7 +69,7 @@ class Host:
 
 
 class LogService:
-    """The service of one log. Any thread may ask; between `start` and `stop` it takes and publishes."""
+    """The service of one log. Any thread may ask; while it is `running` it takes statements and publishes."""
 
     def __init__(self, log: Log, keys: ReceiptKeys, metrics: Metrics, host: Host | None = None) -> None:
         """A service that is not running yet."""

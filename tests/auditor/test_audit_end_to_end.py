@@ -21,6 +21,9 @@ from typing import Any
 import apsw
 import pytest
 
+from auditor.checks_log import check_checkpoint, check_tree
+from auditor.evidence import Asked
+from auditor.log_files import folder_files
 from auditor.report import Report, to_document, to_text
 from memory import cli, event, vfs
 from memory.model import Principal
@@ -33,9 +36,11 @@ from tlog.merkle import Frontier, leaf_hash
 from tlog.note import Note, format_note, parse_note
 from tlog.policy import WitnessEntry, make_policy
 from tlog.statement import sign_statement
-from tlog.tile import decode_bundle, encode_bundle, grow, tiles_at
+from tlog.tile import Tile, decode_bundle, encode_bundle, grow, tiles_at
 from tlog.trust import make_trust, trust_from_policy
 
+# The last byte of an Ed25519 signature is at most 0x10, and often 0.
+NOT_A_SIGNATURE = b"\xff"
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 CONTENTS = (
     "Berlin",
@@ -285,7 +290,7 @@ def test_one_byte_of_any_row_is_found(copy: Any, table: str) -> None:
         (["UPDATE events SET content_hash = randomblob(32) WHERE seq = 4"], "FACT_ALTERED", "store.db"),
         (
             [
-                "UPDATE events SET entry = CAST(substr(entry, 1, length(entry) - 1) || x'00' AS BLOB) WHERE seq = 4"
+                "UPDATE events SET entry = CAST(substr(entry, 1, length(entry) - 1) || x'ff' AS BLOB) WHERE seq = 4"
             ],
             "FACT_ALTERED",
             "store.db events seq 4",
@@ -443,7 +448,7 @@ def test_a_manifest_that_was_handed_out_is_compared(copy: Any, tmp_path: Path) -
     audited = copy.audit(manifests=(kept,))
     assert audited.outcome.findings == ()
     assert "manifest" in {note.check for note in audited.outcome.checked}
-    (copy.home / "log" / "erasures" / "1.cose").write_bytes(kept.read_bytes()[:-1] + b"\0")
+    (copy.home / "log" / "erasures" / "1.cose").write_bytes(kept.read_bytes()[:-1] + NOT_A_SIGNATURE)
     assert "MANIFEST_ALTERED" in copy.codes(manifests=(kept,))
 
 
@@ -706,7 +711,6 @@ def test_one_tenant_is_audited_without_the_others(copy: Any) -> None:
 
 def test_a_log_can_be_audited_without_a_store(copy: Any) -> None:
     from auditor.audit import Places, audit
-    from auditor.evidence import Asked
 
     asked = Asked(copy.trust, time.time_ns() // 1000)
     log = copy.home / "log"
@@ -715,7 +719,7 @@ def test_a_log_can_be_audited_without_a_store(copy: Any) -> None:
     assert "store" in {note.check for note in outcome.not_checked}
     bundle = next((log / "tile" / "entries").rglob("*"))
     bundle = bundle if bundle.is_file() else next(path for path in bundle.rglob("*") if path.is_file())
-    bundle.write_bytes(bundle.read_bytes()[:-1] + b"\0")
+    bundle.write_bytes(bundle.read_bytes()[:-1] + NOT_A_SIGNATURE)
     assert audit(Places(None, str(log)), asked, tenant=None, needles=None).outcome.findings
 
 
@@ -778,6 +782,26 @@ def test_a_store_in_use_is_audited_and_nothing_of_it_is_pinned(copy: Any) -> Non
     assert writer.returncode == 0
     assert truncated == "True"
     assert copy.audit().outcome.counts["statements"] >= int(written)
+
+
+def test_a_log_that_grew_since_it_was_listed_is_whole(copy: Any) -> None:
+    """The list of files may be older than the head: what the head needs is looked for all the same."""
+    files = folder_files(copy.home / "log")
+    with open_home(copy.home) as home:
+        home.memory(Principal("acme", "bot", "one")).remember("one more")
+        home.publish()
+    asked = Asked(copy.trust, time.time_ns() // 1000)
+    _, verified = check_checkpoint(files, asked)
+    assert verified is not None
+    assert files.names is not None
+    needed = Tile(None, 0, verified.checkpoint.size).path
+    assert needed not in files.names
+    outcome, entries = check_tree(files, verified, asked)
+    assert outcome.findings == ()
+    assert entries.proved
+    (copy.home / "log" / needed).unlink()
+    outcome, _ = check_tree(files, verified, asked)
+    assert {(each.code, each.where) for each in outcome.findings} == {("LOG_TRUNCATED", f"log {needed}")}
 
 
 # Hostile evidence

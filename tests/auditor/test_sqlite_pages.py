@@ -258,6 +258,35 @@ def test_a_deleted_row_in_the_log_is_found(unsettled: tuple[Path, apsw.Connectio
     connection.close()
 
 
+def test_a_transaction_under_way_has_rows_that_are_not_there_yet(
+    unsettled: tuple[Path, apsw.Connection, set[int]],
+) -> None:
+    """Its frames are in the log before it commits. What a broken frame holds is not excused by that."""
+    path, connection, live = unsettled
+    last = max(row[0] for row in connection.execute("SELECT seq FROM contents"))
+    kept = {row[0] for row in connection.execute("SELECT seq FROM contents")}
+    committed = path.with_name("store.db-wal").stat().st_size
+    connection.execute("PRAGMA cache_size = 2").fetchall()
+    connection.execute("BEGIN")
+    for number in range(1, 200):
+        connection.execute("INSERT INTO contents VALUES (?, ?, ?)", (last + number, bytes(900), b"s" * 32))
+    wal = path.with_name("store.db-wal").read_bytes()
+    assert len(wal) > committed + 4120, "nothing of the transaction is in the log, so nothing is tested"
+
+    def codes(data: bytes, seen: Live) -> set[str]:
+        pages = open_pages(Bytes(path.read_bytes()), Bytes(data))
+        return {finding.code for finding in check_structure(pages, seen)[0].findings}
+
+    assert codes(wal, Live(kept, live, last)) == set()
+    # A number that the store has passed is a row that was there.
+    assert codes(wal, Live(kept, live, last + 200)) == {"RESIDUE_WAL"}
+    broken = bytearray(wal)
+    broken[committed + 24 + 4000] ^= 1
+    assert codes(bytes(broken), Live(kept, live, last)) == {"RESIDUE_WAL"}
+    connection.execute("ROLLBACK")
+    connection.close()
+
+
 def test_old_pages_come_from_the_main_file_and_from_the_log(
     unsettled: tuple[Path, apsw.Connection, set[int]],
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import apsw
 import pytest
@@ -45,9 +44,7 @@ def fill(memory: Memory) -> None:
 
 def ranks(memory: Memory) -> list[list[tuple[str, float]]]:
     """For each query what is found, with its score."""
-    return [
-        [(fact["text"], fact["score"]) for fact in memory.recall(query)["facts"]] for query in QUERIES
-    ]
+    return [[(fact["text"], fact["score"]) for fact in memory.recall(query)["facts"]] for query in QUERIES]
 
 
 # Scopes
@@ -154,16 +151,17 @@ TOKENS = apsw.Connection(":memory:").fts5_tokenizer(
 
 def tokens(text: str) -> list[str]:
     """What the index takes for words."""
-    told: Any = TOKENS(
+    told: list[str] = TOKENS(
         text.encode(), apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=False, include_colocated=False
     )
-    return [token for (token,) in told]
+    return told
 
 
 @given(st.text())
 def test_each_word_is_one_of_the_index_and_of_its_scope(text: str) -> None:
     """Otherwise a part of it would stand in the index without the scope."""
     scope = search.scope_token(b"\x17" * 32)
+    # A word of one letter may be an ending for the stemmer, and then the scope is all that is left of it.
     for column in search.make_document(scope, {"text": text, "key": text, "value": text}).columns:
         found = tokens(column)
         assert len(found) == len(column.split())
@@ -172,10 +170,7 @@ def test_each_word_is_one_of_the_index_and_of_its_scope(text: str) -> None:
 
 @given(st.text(alphabet=st.characters(codec="ascii")))
 def test_ascii_takes_the_short_way_to_the_same_words(text: str) -> None:
-    assert search.index_words(text) == search.index_words(text + "\u00e9")[: len(search.index_words(text))] or (
-        text[-1:].isalnum()
-    )
-    assert " ".join(search.index_words(text)).isascii()
+    assert search.index_words(text) == search.index_words(f"{text} \u00e9")[:-1]
 
 
 @given(st.text(min_size=1))

@@ -19,7 +19,7 @@ import memory.store
 from memory import event, store_erase, vfs
 from memory.model import fact_id
 from memory.rows import EventRow, FactRow, TenantRow
-from memory.search import make_document, make_match, scope_token
+from memory.search import any_of, in_key, make_document, make_matches, rank, scope_token
 from memory.store import Store, open_store
 from memory.store_write import NewFact, Txn
 from memory.vault import Vault
@@ -111,10 +111,12 @@ def facts_of(store: Store, key: str) -> tuple[FactRow, ...]:
 
 
 def found(store: Store, query: str, agent: bytes = AGENT) -> list[int]:
-    match = make_match(scope_token(agent), query)
-    assert match is not None
+    matches = make_matches(scope_token(agent), query)
+    assert matches
     with store.read() as view:
-        return [seq for seq, _ in view.search(1, agent, match, ("active",), 100)[0]]
+        candidates = view.matching_of_status(1, agent, any_of(matches), ("active",))
+        ranked = rank([(view.matching(one), view.matching(in_key(one))) for one in matches], candidates)
+    return [seq for seq, _ in ranked]
 
 
 def erase(store: Store, *seqs: int) -> int:
@@ -456,31 +458,30 @@ def test_finds(store: Store, text: str, query: str) -> None:
 )
 def test_any_query_is_data(store: Store, query: str) -> None:
     stored(store, "nothing like it at all", agent=OTHER_AGENT)
-    match = make_match(scope_token(AGENT), query)
-    if match is not None:
-        with store.read() as view:
-            assert view.search(1, AGENT, match, ("active",), 10) == ((), 0)
+    matches = make_matches(scope_token(AGENT), query)
+    with store.read() as view:
+        for match in [*matches, *map(in_key, matches)]:
+            assert view.matching(match) == []
+        if matches:
+            assert view.matching_of_status(1, AGENT, any_of(matches), ("active",)) == []
 
 
-@pytest.mark.parametrize("query", ["", " ", "***", '"', "🎉", "\n\t", "-/-"])
+@pytest.mark.parametrize("query", ["", " ", "***", '"', "\u2620", "\n\t", "-/-"])
 def test_a_query_without_words_asks_nothing(query: str) -> None:
-    assert make_match("1", query) is None
+    assert make_matches("1", query) == ()
 
 
 def test_the_scope_is_part_of_every_match(store: Store) -> None:
     """So that the index itself gives one scope's rows, and the filter beside it is a second lock."""
     mine = stored(store, "shared words")
     theirs = stored(store, "shared words", agent=OTHER_AGENT)
-    match = make_match(scope_token(AGENT), "shared words")
-    other = make_match(scope_token(OTHER_AGENT), "shared words")
-    assert match is not None
-    assert other is not None
+    match = any_of(make_matches(scope_token(AGENT), "shared words"))
+    other = any_of(make_matches(scope_token(OTHER_AGENT), "shared words"))
     with store.read() as view:
-        rows = view.rows("SELECT rowid FROM search WHERE search MATCH ?", match)
-        assert rows == [(mine.seq,)]
-        assert view.search(1, AGENT, other, ("active",), 10) == ((), 0)
-        assert view.search(2, AGENT, match, ("active",), 10) == ((), 0)
-        assert view.search(1, OTHER_AGENT, other, ("active",), 10)[0][0][0] == theirs.seq
+        assert view.matching(match) == [mine.seq]
+        assert view.matching_of_status(1, AGENT, other, ("active",)) == []
+        assert view.matching_of_status(2, AGENT, match, ("active",)) == []
+        assert view.matching_of_status(1, OTHER_AGENT, other, ("active",)) == [theirs.seq]
 
 
 def test_words_of_a_key_weigh_more(store: Store) -> None:

@@ -22,6 +22,7 @@ from memory import layout, wiring
 from memory.config import Config, format_config
 from memory.principal import owner_from_environment
 from memory.rows import EventRow
+from memory.scan_process import PagesResult
 from tlog.keys import KeyCosigner, format_skey
 from tlog.note import SignatureLine, SignatureType, make_verifier_key, parse_note
 from tlog.storage import DirectoryStorage
@@ -91,6 +92,8 @@ def make_world(folder: Path) -> Iterator[World]:
         stack.enter_context(patch("memory.vault.os", _Draws()))
         stack.enter_context(patch("memory.erase_record._tools", lambda: dict(TOOLS)))
         stack.enter_context(patch("memory.wiring._witnessed_heads", lambda policy, origin: []))
+        pages = PagesResult(58, 151_552, 0, 0, 2, 2, {})
+        stack.enter_context(patch("memory.scan_process.pages_apart", lambda folder: pages))
         home_folder, state = folder / "home", folder / "witness"
         _make_home(home_folder, cosigner)
         store = stack.enter_context(closing(_make_witness(state, cosigner)))

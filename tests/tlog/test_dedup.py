@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -50,6 +52,24 @@ def test_a_cleared_index_knows_nothing(index: IdentityIndex) -> None:
     index.clear()
     assert index.head() == EMPTY_HEAD
     assert index.find([identity(3)]) == {}
+
+
+@pytest.mark.parametrize("found_there", [False, True])
+def test_its_files_are_their_owners_alone_whatever_the_umask(tmp_path: Path, found_there: bool) -> None:
+    folder = tmp_path / "state"
+    if found_there:
+        # As a version made them that left it to the umask.
+        folder.mkdir()
+        (folder / "i.sqlite").touch(0o644)
+    before = os.umask(0o022)
+    try:
+        index = FileIndex(folder / "i.sqlite")
+        add(index, 0, 10)
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+        index.close()
+    finally:
+        os.umask(before)
+    assert modes == dict.fromkeys(("i.sqlite", "i.sqlite-wal", "i.sqlite-shm"), 0o600)
 
 
 def test_of_two_entries_with_one_identity_the_first_counts(index: IdentityIndex) -> None:

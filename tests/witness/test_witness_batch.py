@@ -114,6 +114,16 @@ def test_no_answer_rests_on_a_head_that_is_not_stored(
     assert store.evidence() == ()
 
 
+def test_a_repeat_in_the_same_batch_waits_for_the_commit_of_the_first(
+    witness: Witness, log: Any, cosigner: Any, commits: list[int]
+) -> None:
+    first, again = witness.add_checkpoints([log.body(0, 5), log.body(5, 5)])
+    assert first == again
+    assert commits == [1]
+    (line,) = again  # type: ignore[misc]
+    verify_cosignature(cosigner.verifier_key, line, log.note(5).text)
+
+
 def test_what_another_process_took_is_judged_anew(
     store: Any, state: Any, sim: Any, log: Any, clock: Any
 ) -> None:

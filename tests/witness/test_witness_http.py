@@ -260,13 +260,33 @@ def test_a_slow_answer_becomes_a_503_and_the_late_one_is_dropped(
             return witness.add_checkpoints(bodies)
 
     monkeypatch.setattr(server, "LIMITS", server.web.Limits(body_bytes=MAX_BODY_BYTES, answer_seconds=0.2))
-    with serving(Slow()) as address, httpx.Client() as client:
-        content = log.body(0, 5)
-        port = int(address.rpartition(":")[2])
-        said = talk(("127.0.0.1", port), plain(content))
-        assert (statuses(said), dict(headers_of(said))["retry-after"]) == ([503], "1")
-        go_on.set()
-        assert client.get(f"{address}/healthz").status_code == 200
+    with serving(Slow()) as url:
+        address = ("127.0.0.1", int(url.rpartition(":")[2]))
+        with socket.create_connection(address, timeout=10) as connection:
+            connection.sendall(plain(log.body(0, 5)))
+            said = connection.recv(65536)
+            assert (statuses(said), dict(headers_of(said))["retry-after"]) == ([503], "1")
+            go_on.set()
+            time.sleep(0.3)
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: w\r\n\r\n")
+            connection.settimeout(0.5)
+            said = b""
+            with contextlib.suppress(TimeoutError):
+                while data := connection.recv(65536):
+                    said += data
+            assert statuses(said) == [200]
+            assert said.endswith(b"ok\n")
+
+
+def test_a_connection_that_asks_is_not_dropped_for_its_first_headers(
+    witness: Witness, log: Any, monkeypatch: pytest.MonkeyPatch, short_way: list[bytes]
+) -> None:
+    monkeypatch.setattr(server, "LIMITS", server.web.Limits(body_bytes=MAX_BODY_BYTES, header_seconds=0.2))
+    with serving(witness) as url:
+        address = ("127.0.0.1", int(url.rpartition(":")[2]))
+        pieces = [plain(log.body(size, size + 1)) for size in range(4)]
+        assert statuses(talk(address, *pieces, pause=0.25)) == [200] * 4
+    assert len(short_way) == 4
 
 
 def test_a_stop_waits_for_the_answer_under_way(witness: Witness, log: Any) -> None:

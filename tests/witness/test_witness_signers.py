@@ -161,6 +161,15 @@ def test_an_agent_signs(agent: SshAgent, own_agent: OwnAgent) -> None:
         own_agent.key.public_key().verify(agent.sign(PUBLIC, message), message)
 
 
+def test_of_several_keys_one_has_to_be_named(agent: SshAgent, own_agent: OwnAgent) -> None:
+    other = Ed25519PrivateKey.from_private_bytes(b"\x09" * 32).public_key().public_bytes_raw()
+    held = b"".join(string(blob(key)) + string(b"") for key in (PUBLIC, other))
+    own_agent.answer = lambda request: b"\x0c" + (2).to_bytes(4) + held
+    with pytest.raises(RefusedError, match="found 2"):
+        find_agent_key(agent)
+    assert find_agent_key(agent, other).public_key == other
+
+
 @pytest.mark.parametrize(
     "answer",
     [

@@ -1,0 +1,71 @@
+"""The SQL of the word index when words leave it: nothing of them stays, not even where one page ends and another begins.
+
+FTS5 notes for each page of its index a beginning of the page's first word, long enough to tell it from the word
+before. Its secure-delete takes words out of the pages and leaves that note, which may be most of a name.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import apsw
+
+if TYPE_CHECKING:
+    from memory.search import Document
+    from memory.store_write import Txn
+
+_TOKENIZER: Final = "porter", ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co Mn Mc"]
+# Two pages are merged into one only if there are two: this one has a word of no scope, for as long as that takes.
+_FILLER: Final = (0, "0", "", "")
+_MAIN_INDEX: Final = b"0"
+
+
+def remove_words(txn: Txn, documents: Iterable[tuple[int, Document]]) -> None:
+    """Takes the words of facts out of the index, each by the very columns it was made of."""
+    split = txn.connection.fts5_tokenizer(*_TOKENIZER)
+    gone: set[bytes] = set()
+    for seq, document in documents:
+        txn.connection.execute(
+            "INSERT INTO search (search, rowid, key, value, body) VALUES ('delete', ?, ?, ?, ?)",
+            (seq, *document.columns),
+        )
+        for column in document.columns:
+            for _, _, word in split(column.encode(), apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False):
+                gone.add(word.encode())
+    if gone and _has_stale_beginning(txn, sorted(gone)):
+        _rewrite(txn)
+
+
+def _has_stale_beginning(txn: Txn, gone: Sequence[bytes]) -> bool:
+    """Whether a page is noted under the beginning of a word that is gone, and no word that is there begins so.
+
+    `gone` is sorted.
+    """
+    txn.connection.execute(
+        "CREATE VIRTUAL TABLE IF NOT EXISTS temp.words USING fts5vocab('main', 'search', 'row')"
+    )
+    for (term,) in txn.view.rows("SELECT DISTINCT CAST(term AS BLOB) FROM search_idx"):
+        noted = term.removeprefix(_MAIN_INDEX)
+        if noted and _begins(gone, noted):
+            there = txn.view.one(
+                "SELECT CAST(term AS BLOB) FROM temp.words WHERE term >= CAST(? AS TEXT) LIMIT 1", noted
+            )
+            if there is None or not there[0].startswith(noted):
+                return True
+    return False
+
+
+def _begins(words: Sequence[bytes], noted: bytes) -> bool:
+    place = bisect_left(words, noted)
+    return place < len(words) and words[place].startswith(noted)
+
+
+def _rewrite(txn: Txn) -> None:
+    """Makes every page of the index anew, from the words that are there."""
+    txn.connection.execute("INSERT INTO search (rowid, key, value, body) VALUES (?, ?, ?, ?)", _FILLER)
+    txn.connection.execute("INSERT INTO search (search) VALUES ('optimize')")
+    txn.connection.execute(
+        "INSERT INTO search (search, rowid, key, value, body) VALUES ('delete', ?, ?, ?, ?)", _FILLER
+    )
