@@ -28,6 +28,7 @@ from tlog.errors import MalformedError, UnavailableError
 STORE: Final = "store.db"
 WAL: Final = "store.db-wal"
 MAX_TRIES: Final = 50
+_TORN_TRIES: Final = 5
 _QUIET_NANOSECONDS: Final = 20_000_000
 _COPY_BYTES: Final = 4 * 1024 * 1024
 _LARGE_BYTES: Final = 1024 * 1024 * 1024
@@ -69,13 +70,14 @@ def copy_store(home: Path) -> Iterator[Snapshot]:
     with ExitStack() as stack:
         main = stack.enter_context(_scratch())
         wal = stack.enter_context(_scratch())
-        for _ in range(MAX_TRIES):
-            if _copy_once(home, main, wal):
+        for turn in range(MAX_TRIES):
+            # What still looks like a commit being written after several copies is damage, for the checks to name.
+            if _copy_once(home, main, wal) and (turn >= _TORN_TRIES or not _is_torn(_snapshot(main, wal))):
                 break
             time.sleep(_QUIET_NANOSECONDS / 1e9)
         else:
             raise UnavailableError("the store changed each time while it was copied", retry_after_seconds=5)
-        yield Snapshot(_opened(main), _opened(wal) if os.fstat(wal.fileno()).st_size else None)
+        yield _snapshot(main, wal)
 
 
 @contextmanager
@@ -103,6 +105,17 @@ def _scratch() -> Iterator[IO[bytes]]:
             yield file
         finally:
             _fill_with_zeros(file)
+
+
+def _snapshot(main: IO[bytes], wal: IO[bytes]) -> Snapshot:
+    return Snapshot(_opened(main), _opened(wal) if os.fstat(wal.fileno()).st_size else None)
+
+
+def _is_torn(snapshot: Snapshot) -> bool:
+    try:
+        return snapshot.pages().torn
+    except MalformedError:
+        return False  # for the checks to name
 
 
 def _fill_with_zeros(file: IO[bytes]) -> None:

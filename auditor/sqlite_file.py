@@ -44,8 +44,7 @@ class Bytes:
 class OldPage:
     """A version of a page that a newer one replaced, still in one of the files.
 
-    Or that none has replaced yet: `in_flight` is a sound frame behind the last commit, of a transaction that was
-    being written, or was given up.
+    Or that is not the newest yet: `in_flight` is a frame of a transaction that was being written, or was given up.
     """
 
     place: str
@@ -66,8 +65,10 @@ class Pages:
     """Page number to the offset of its newest committed version in the log."""
     frames: int
     """How many whole frames the log has room for, committed or not."""
-    sound: range = range(0)
-    """The frames behind the last commit whose checksums go on from it."""
+    in_flight: range = range(0)
+    """Frames behind the last commit of a transaction that has not committed."""
+    torn: bool = False
+    """Behind the last commit that holds there is the mark of another: damage, or a commit being written."""
 
     def read(self, number: int) -> bytes:
         """The newest version of a page."""
@@ -88,9 +89,10 @@ def open_pages(main: ByteSource, wal: ByteSource | None) -> Pages:
     page_bytes = 0
     newest: dict[int, int] = {}
     count = 0
-    sound = range(0)
+    in_flight, torn = range(0), False
     if wal is not None and wal.size_bytes >= fmt.WAL_HEADER_BYTES:
-        page_bytes, newest, count, sound = _committed_frames(wal)
+        page_bytes, newest, count, committed = _committed_frames(wal)
+        in_flight, torn = _uncommitted_frames(wal, page_bytes, committed)
     if wal is not None and 1 in newest:
         first_of_main = wal.read(newest[1], fmt.HEADER_BYTES)
     header = fmt.parse_header(first_of_main)
@@ -101,7 +103,7 @@ def open_pages(main: ByteSource, wal: ByteSource | None) -> Pages:
     if wal is not None:
         frames = max(0, wal.size_bytes - fmt.WAL_HEADER_BYTES) // (header.page_bytes + fmt.FRAME_HEADER_BYTES)
     # Without a log the header's count must be what the file holds; SQLite itself trusts it under conditions.
-    return Pages(header, count or header.page_count or in_main, main, wal, newest, frames, sound)
+    return Pages(header, count or header.page_count or in_main, main, wal, newest, frames, in_flight, torn)
 
 
 def old_pages(pages: Pages) -> Iterator[OldPage]:
@@ -118,7 +120,7 @@ def old_pages(pages: Pages) -> Iterator[OldPage]:
         number = int.from_bytes(pages.wal.read(start, 4), "big")
         if pages.newest.get(number) != start + fmt.FRAME_HEADER_BYTES:
             data = pages.wal.read(start + fmt.FRAME_HEADER_BYTES, size)
-            yield OldPage(f"store.db-wal frame {frame + 1}", number, data, frame in pages.sound)
+            yield OldPage(f"store.db-wal frame {frame + 1}", number, data, frame in pages.in_flight)
 
 
 def leaf_rows(data: bytes, header: fmt.Header, number: int) -> Iterator[tuple[int, tuple[int, ...]]]:
@@ -136,16 +138,37 @@ def leaf_rows(data: bytes, header: fmt.Header, number: int) -> Iterator[tuple[in
         return
 
 
-def _committed_frames(wal: ByteSource) -> tuple[int, dict[int, int], int, range]:
-    """Page size, newest committed offset of each page, page count of the last commit, sound frames behind it.
+def _uncommitted_frames(wal: ByteSource, page_bytes: int, committed: int) -> tuple[range, bool]:
+    """The frames of this generation behind the last commit that holds, and whether one of them commits.
 
-    4.1-4.3.
+    A transaction that outgrows the cache writes its frames before it commits, and writes them again in place. From
+    then on its frames have zeros for salts and checksum, which are set right as it commits: only the missing mark
+    of a commit tells that it has not.
     """
+    if not page_bytes:
+        return range(0), False
+    salts = wal.read(0, fmt.WAL_HEADER_BYTES)[16:24]
+    frame = committed
+    torn = False
+    while True:
+        start = fmt.WAL_HEADER_BYTES + frame * (page_bytes + fmt.FRAME_HEADER_BYTES)
+        head = wal.read(start, fmt.FRAME_HEADER_BYTES)
+        own = head[8:16] == salts or head[8:] == bytes(16)
+        if len(head) < fmt.FRAME_HEADER_BYTES or head[:4] == bytes(4) or not own:
+            break
+        torn = torn or head[4:8] != bytes(4)
+        frame += 1
+    # Where a commit is lost, what its frames hold is no longer there: nothing of it is excused as being under way.
+    return (range(0) if torn else range(committed, frame)), torn
+
+
+def _committed_frames(wal: ByteSource) -> tuple[int, dict[int, int], int, int]:
+    """Page size, newest committed offset of each page, page count of the last commit, frames up to it (4.1-4.3)."""
     try:
         header = fmt.parse_wal_header(wal.read(0, fmt.WAL_HEADER_BYTES))
     except MalformedError:
         # SQLite takes a log with a broken header for empty, and so do we: its frames are all old pages.
-        return 0, {}, 0, range(0)
+        return 0, {}, 0, 0
     if header.page_bytes < 512 or header.page_bytes > 65536:
         raise MalformedError("expected a write-ahead log with a page size that SQLite writes")
     newest: dict[int, int] = {}
@@ -171,4 +194,4 @@ def _committed_frames(wal: ByteSource) -> tuple[int, dict[int, int], int, range]
             count, committed = pages_after, frames
         position += len(frame)
     newest = {number: offset for number, offset in newest.items() if number <= count}
-    return header.page_bytes, newest, count, range(committed, frames)
+    return header.page_bytes, newest, count, committed

@@ -38,7 +38,6 @@ TABLES: Final = frozenset(
         "search",
         "search_data",
         "search_idx",
-        "search_docsize",
         "search_config",
         "ledger",
         "conflicts",

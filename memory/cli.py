@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final, NoReturn
 
@@ -78,6 +79,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except OSError as error:
+        return _report(
+            UnavailableError(f"a file or the disk failed: {error.strerror or 'input or output'}"), as_json
+        )
+    except Exception as error:
+        if os.environ.get("MUNIMENT_DEBUG"):
+            raise
+        kind = type(error).__name__
+        return _report(
+            Error(
+                f"internal error ({kind}); if the store may be damaged, see: muniment audit", code="internal"
+            ),
+            as_json,
+        )
 
 
 def exit_code(error: Error) -> int:
@@ -87,7 +102,8 @@ def exit_code(error: Error) -> int:
 
 def _report(error: Error, as_json: bool) -> int:
     if as_json:
-        print_json({"error": {"code": error.code, "message": error.message}})
+        with suppress(OSError):
+            print_json({"error": {"code": error.code, "message": error.message}})
     print(f"muniment: {error.message}", file=sys.stderr)  # noqa: T201 -- the command's voice for people
     return exit_code(error)
 

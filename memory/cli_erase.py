@@ -11,7 +11,6 @@ from memory.cli_memory import Answer, show
 from memory.principal import owner_from_environment
 from tlog.errors import MalformedError
 
-
 COMPLETE: Final = "closed_complete"
 
 

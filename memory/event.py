@@ -11,9 +11,12 @@ Both maps are deterministic CBOR with text keys, absent fields left out. docs/fo
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, NoReturn
+
+import cbor2
 
 from tlog import cbor
 from tlog.errors import MalformedError, VerificationError
@@ -59,6 +62,12 @@ ACTS: Final = frozenset(
         "releases",
     }
 )
+_WORD: Final = 1 << 64
+_PLAIN: Final = frozenset({str, bytes, bool, type(None)})
+_HASH: Final = cbor.head(2, COMMITMENT_BYTES)
+_PAIR: Final = cbor.head(4, 3) + cbor.encode(1) + _HASH
+_LINK: Final = cbor.head(4, 3) + cbor.encode("link") + cbor.head(2, SALT_BYTES)
+_CONTENT: Final = cbor.head(4, 3) + cbor.encode("content") + cbor.head(2, SALT_BYTES)
 # What a link may say beside kind, numbers and acts: enumerated codes, counters, digests, random references.
 DETAILS: Final = frozenset(
     {"outcome", "reason", "number", "previous", "request", "guard", "basis", "digest", "erasure", "count"}
@@ -128,32 +137,45 @@ def decode_link(data: bytes) -> Link:
 
 def encode_content(content: Mapping[str, Any]) -> bytes:
     """Deterministic CBOR of a content map, fields that are None left out."""
-    return cbor.encode({name: value for name, value in content.items() if value is not None})
+    given = {name: value for name, value in content.items() if value is not None}
+    order = _order(tuple(given))
+    if order is None or not _is_plain(given.values()):
+        return cbor.encode(given)
+    try:
+        return cbor2.dumps({name: given[name] for name in order})
+    except UnicodeEncodeError:
+        raise MalformedError("a text to encode is not valid Unicode") from None
 
 
 def decode_content(data: bytes) -> dict[str, Any]:
-    """The content map these bytes encode; MalformedError if it is not a map with text keys."""
-    content: Any = cbor.decode(data, max_bytes=MAX_CONTENT_BYTES)
-    if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
-        raise MalformedError("expected content to be a CBOR map with text keys")
+    """The content map these bytes encode; MalformedError if it is not a map with text keys.
+
+    Contents as they are written are read by cbor2 and compared with what they encode to; whatever is not that is
+    for the strict decoder to judge. A test holds the two equal.
+    """
+    content: Any = _decode_plain(data)
+    if content is None:
+        content = cbor.decode(data, max_bytes=MAX_CONTENT_BYTES)
+        if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
+            raise MalformedError("expected content to be a CBOR map with text keys")
     return dict(content)
 
 
 def link_hash(link: bytes, salt: bytes) -> bytes:
     """L for the encoded link."""
-    return _salted_hash("link", salt, link)
+    return _salted_hash(_LINK, salt, link)
 
 
 def content_hash(content: bytes, salt: bytes) -> bytes:
     """K for the encoded content."""
-    return _salted_hash("content", salt, content)
+    return _salted_hash(_CONTENT, salt, content)
 
 
 def commitment(link_digest: bytes, content_digest: bytes) -> bytes:
     """C for L and K."""
     if len(link_digest) != COMMITMENT_BYTES or len(content_digest) != COMMITMENT_BYTES:
         raise MalformedError("expected two hashes of 32 bytes")
-    return hashlib.sha256(cbor.encode([1, link_digest, content_digest])).digest()
+    return hashlib.sha256(_PAIR + link_digest + _HASH + content_digest).digest()
 
 
 def commit(link: bytes, link_salt: bytes, content: bytes, content_salt: bytes) -> Commitment:
@@ -175,11 +197,65 @@ def open_link(target: bytes, link: bytes, link_salt: bytes, content_digest: byte
         raise VerificationError("the link does not open this statement", code="opening")
 
 
-def _salted_hash(tag: str, salt: bytes, encoded: bytes) -> bytes:
+def _salted_hash(beginning: bytes, salt: bytes, encoded: bytes) -> bytes:
     if len(salt) != SALT_BYTES:
         raise MalformedError("expected a salt of 32 bytes")
     # `encoded` is one deterministic item, so the array is its header, the two first items and these bytes.
-    return hashlib.sha256(b"\x83" + cbor.encode(tag) + cbor.encode(salt) + encoded).digest()
+    return hashlib.sha256(beginning + salt + encoded).digest()
+
+
+def _decode_plain(data: bytes) -> dict[str, Any] | None:
+    """The content, if it is a deterministic map of texts, bytes, integers, booleans and flat lists of those."""
+    if type(data) is not bytes or len(data) > MAX_CONTENT_BYTES:
+        return None
+    try:
+        content: Any = cbor2.loads(
+            data,
+            max_depth=cbor.MAX_DEPTH,
+            allow_indefinite=False,
+            allow_duplicate_keys=False,
+            semantic_decoders=_NO_TAGS,
+        )
+    except cbor2.CBORDecodeError:
+        return None
+    if type(content) is not dict or not _is_plain(content.values()):
+        return None
+    names = tuple(content)
+    # The order is that of the bytes; that each item has its one form, and that nothing follows, the bytes tell.
+    if _order(names) != names or cbor2.dumps(content) != data:
+        return None
+    return content
+
+
+def _is_plain(values: Iterable[object]) -> bool:
+    """Whether cbor2 writes these as the deterministic encoder does: flat values of exactly these types."""
+    for value in values:
+        kind = type(value)
+        if kind is int:
+            if not -_WORD <= value < _WORD:  # type: ignore[operator]
+                return False
+        elif kind is list or kind is tuple:
+            if any(type(one) is not str for one in value):  # type: ignore[attr-defined]
+                return False
+        elif kind not in _PLAIN:
+            return False
+    return True
+
+
+@lru_cache(maxsize=256)
+def _order(names: tuple[object, ...]) -> tuple[str, ...] | None:
+    """Names of fields in the bytewise order of their encodings (RFC 8949, 4.2.1); None if not all are texts."""
+    texts = tuple(name for name in names if type(name) is str)
+    if len(texts) != len(names):
+        return None
+    try:
+        return tuple(sorted(texts, key=lambda name: (len(name.encode()), name.encode())))
+    except UnicodeEncodeError:
+        return None
+
+
+def _refuse(*_: object) -> NoReturn:
+    raise ValueError("no tags in a content")
 
 
 def _check_link(link: Link) -> None:
@@ -200,3 +276,10 @@ def _check_targets(name: str, targets: Sequence[bytes]) -> None:
         raise MalformedError("expected only the acts a link may have")
     if not all(isinstance(target, bytes) and len(target) == COMMITMENT_BYTES for target in targets):
         raise MalformedError("expected the targets of an act to be commitments of 32 bytes")
+
+
+# Every tag that cbor2 would make a value of; to some it gives more time than their bytes are worth.
+_NO_TAGS: Final = dict.fromkeys(
+    (0, 1, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 52, 54, 100, 256, 258, 260, 261, 1004, 43000, 55799),
+    _refuse,
+)

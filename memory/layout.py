@@ -124,6 +124,16 @@ def require_private(folder: Path) -> None:
         )
 
 
+def require_store(folder: Path) -> None:
+    """Returns unless the log has entries and the store is gone: a new one would deny what was logged."""
+    store = folder / STORE
+    if (not store.exists() or store.stat().st_size == 0) and (folder / PRIVATE_LOG / "head").exists():
+        raise UnavailableError(
+            "the store is missing or empty although the log has entries: put store.db back from a backup",
+            code="store_missing",
+        )
+
+
 def make_private_file(path: Path) -> None:
     """Returns once the file exists, empty and for its owner alone if it did not. SQLite keeps its mode.
 

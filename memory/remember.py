@@ -7,7 +7,7 @@ is stored, retired, refused or held is a statement; what agrees writes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from memory import canon, edge, guard, ledger, requests
@@ -15,17 +15,17 @@ from memory.answers import Answer, receipts, value_of
 from memory.key_view import STANDING, KeyView, key_now, standing_now
 from memory.model import Decision, Known, KnownFact, Principal, Proposal, Status, fact_id
 from memory.principal import require
-from memory.scope import Scope, make_scope, open_scope
+from memory.scope import Scope, make_scope, open_scope, require_keys
 from memory.search import make_document, scope_token
 from memory.store_write import NewFact
-from tlog.errors import MalformedError, RefusedError, UnavailableError
+from memory.waiting import check_witnesses, waited
+from tlog.errors import MalformedError, RefusedError
 
 if TYPE_CHECKING:
     from memory.parts import Parts
     from memory.rows import EventRow, FactRow
     from memory.store_write import Txn
 
-WAIT_SECONDS: Final = 30.0
 # Statuses that no read finds by words; such facts are indexed once a person lets them through.
 WITHHELD: Final = frozenset({"held", "refused"})
 _CURRENT: Final = frozenset({"stored", "superseded", "conflict"})
@@ -83,7 +83,7 @@ def remember(parts: Parts, principal: Principal, arguments: Mapping[str, Any]) -
     """
     require(principal, "memory:write")
     wait = edge.check_wait(arguments.get("wait"))
-    _check_witnesses(parts, wait)
+    check_witnesses(parts, wait)
     _check_reaffirm(principal, arguments)
     # Bad input is answered before anybody waits for the lock.
     proposal = edge.make_proposal(parts.clock(), arguments)
@@ -92,20 +92,24 @@ def remember(parts: Parts, principal: Principal, arguments: Mapping[str, Any]) -
         edge.check_idempotency_key(idempotency_key)
     read = _read_ahead(parts, principal, proposal)
     with parts.store.write() as txn:
-        tenant = txn.make_tenant(principal.tenant, parts.vault.index_tag("tenant", principal.tenant))
-        scope = make_scope(parts.vault, tenant, principal.agent)
+        name_tag = parts.vault.tag_of_name(b"", "tenant", principal.tenant)
+        known = txn.find_tenant(name_tag)
+        require_keys(txn.view, parts.vault, known)
+        scope = make_scope(
+            parts.vault, known or txn.make_tenant(principal.tenant, name_tag), principal.agent
+        )
         now = txn.stamp(parts.clock())
         if proposal.valid_from is not None or proposal.valid_until is not None:
             # "now" is the time of the stamp, which may lie behind a clock that has gone back.
             proposal = edge.make_proposal(now, arguments)
-        write = replace(_open(parts, principal, txn, scope, now, proposal), read=read)
+        write = _open(parts, principal, txn, scope, now, proposal, read)
         if idempotency_key is None:
             written = _write(write, arguments.get("reaffirm"))
         else:
             request = requests.make_request(scope, principal, idempotency_key, arguments)
             written = _write_once(write, request, arguments.get("reaffirm"))
     if wait is not None:
-        return _waited(parts, written, wait)
+        return waited(parts, written.answer, written.seq, wait)
     written.answer["receipt"] = receipts(parts).shape(written.entry_index)
     return written.answer
 
@@ -162,7 +166,15 @@ def _write_once(write: _Write, request: requests.Request, token: str | None) -> 
     return _Written(answer, made.seq, made.entry_index)
 
 
-def _open(parts: Parts, principal: Principal, txn: Txn, scope: Scope, now: int, proposal: Proposal) -> _Write:
+def _open(
+    parts: Parts,
+    principal: Principal,
+    txn: Txn,
+    scope: Scope,
+    now: int,
+    proposal: Proposal,
+    read: ledger.Statable | None,
+) -> _Write:
     key_tag = None if proposal.key is None else scope.key_tag(proposal.key)
     text_tag = scope.text_tag(proposal.text)
     if key_tag is None:
@@ -172,7 +184,7 @@ def _open(parts: Parts, principal: Principal, txn: Txn, scope: Scope, now: int, 
         dated = proposal.valid_from is not None or proposal.valid_until is not None
         statuses: tuple[Status, ...] = (*STANDING, "history") if dated else STANDING
         facts = txn.view.facts_of_key(scope.tenant_id, key_tag, statuses)
-    return _Write(parts, principal, txn, scope, now, proposal, key_tag, text_tag, facts)
+    return _Write(parts, principal, txn, scope, now, proposal, key_tag, text_tag, facts, read)
 
 
 def _write(write: _Write, token: str | None) -> _Written:
@@ -373,33 +385,3 @@ def _current_after(write: _Write, decision: Decision, commitment: bytes) -> Answ
 
 def _may_read(write: _Write) -> bool:
     return "memory:read" in write.principal.scopes
-
-
-def _check_witnesses(parts: Parts, wait: edge.Wait | None) -> None:
-    if wait == "witnessed" and parts.home.policy().quorum is None:
-        raise MalformedError(
-            "expected a policy with a quorum to wait for: this home asks no witness; wait for logged, or set a policy"
-        )
-
-
-def _waited(parts: Parts, written: _Written, wait: edge.Wait) -> Answer:
-    """The answer to a write once it is published. It stands whatever becomes of that.
-
-    Raises UnavailableError if it waits for witnesses, and they have not cosigned in time.
-    """
-    answer = written.answer
-    try:
-        parts.home.publish(WAIT_SECONDS)
-        answer["waited"] = "published"
-    except UnavailableError as error:
-        answer["waited"] = error.code
-    with parts.store.read() as view:
-        made = view.event_by_seq(written.seq)
-    answer["receipt"] = receipts(parts).shape(None if made is None else made.entry_index)
-    if wait == "witnessed" and answer["receipt"]["state"] != "witnessed":
-        code = "witness_quorum_not_met" if answer["waited"] == "published" else str(answer["waited"])
-        raise UnavailableError(
-            f"the write is stored ({answer['id']}, {answer['outcome']}) and not witnessed yet; publish again later",
-            code=code,
-        )
-    return answer

@@ -13,7 +13,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -31,11 +30,10 @@ _AUDITOR: Final = "auditor"
 _MODULE: Final = "memory.scan_process"
 _STORE: Final = "store.db"
 _WAL: Final = "store.db-wal"
-_WAL_HEADER_BYTES: Final = 32
-_MAX_TRIES: Final = 20
-# A file written within the same tick of the clock would keep its time: what counts as unchanged is older.
-_QUIET_SECONDS: Final = 0.02
 _DAMAGED: Final = "FACT_ALTERED"
+_LOG_HEADER_BYTES: Final = 32
+_MAX_LOG_BYTES: Final = 1 << 30
+_MAX_TRIES: Final = 50
 
 
 @dataclass(frozen=True)
@@ -115,27 +113,38 @@ def _scan(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pages(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The auditor's check, in place and again whenever the main file or the generation of the log changed."""
+    """The auditor's check of the pages as one view of the store has them, however much others write meanwhile."""
+    from memory import store_erase
+    from memory.store import open_store
+    from memory.vault import Vault
+
     folder = Path(request["folder"])
-    for _ in range(_MAX_TRIES):
-        before = _state(folder)
-        time.sleep(max(0.0, _QUIET_SECONDS - (time.time_ns() - before[1]) / 1e9))
-        answer = _check_pages(folder)
-        if before == _state(folder):
-            return answer
-    raise UnavailableError("the store changed each time while it was looked at", code="busy")
+    if not (folder / _STORE).is_file():
+        raise UnavailableError("there is no store to look at", code="scan_failed")
+    # The files are closed last: to close one is to give up the locks of this process, also those of the view.
+    with ExitStack() as files:
+        store = open_store(folder / _STORE, Vault(folder / "keys"))
+        try:
+            # While it lasts, no page of the main file is overwritten by what was written since it began.
+            with store.read() as view:
+                numbers = store_erase.row_numbers(view)
+                return _check_pages(files, folder, *numbers)
+        finally:
+            store.close()
 
 
-def _check_pages(folder: Path) -> dict[str, Any]:
+def _check_pages(
+    files: ExitStack, folder: Path, contents: frozenset[int], facts: frozenset[int]
+) -> dict[str, Any]:
     sqlite_file = import_module(f"{_AUDITOR}.sqlite_file")
     checks = import_module(f"{_AUDITOR}.checks_pages")
     controls = import_module(f"{_AUDITOR}.controls")
-    with ExitStack() as stack:
-        main, wal = (_open(stack, folder / name) for name in (_STORE, _WAL))
-        if main is None:
-            raise UnavailableError("there is no store to look at", code="scan_failed")
-        pages = sqlite_file.open_pages(main, wal)
-        outcome, report = checks.check_structure(pages, _live(pages))
+    wal = _read_log(folder / _WAL)
+    main = _open(files, folder / _STORE)
+    pages = sqlite_file.open_pages(main, sqlite_file.Bytes(wal) if wal else None)
+    # The content of the tombstone is there, and has a higher number than all that it erases.
+    last = max(contents, default=0)
+    outcome, report = checks.check_structure(pages, checks.Live(_Rows(contents, last), _Rows(facts, last)))
     codes = Counter(finding.code for finding in outcome.findings)
     missed = len(controls.control_structure().findings)
     return asdict(
@@ -155,35 +164,49 @@ def _check_pages(folder: Path) -> dict[str, Any]:
 _CONTROLS: Final = 2
 
 
-def _live(pages: Any) -> Any:
-    """The numbers of the rows that are there now, in the tables that an erasure deletes from."""
-    snapshot = import_module(f"{_AUDITOR}.snapshot")
-    rows = import_module(f"{_AUDITOR}.store_rows")
-    live = import_module(f"{_AUDITOR}.checks_pages").Live
-    with snapshot.read_only(pages) as connection:
-        numbers = (frozenset(rows.row_numbers(connection, table)) for table in ("contents", "facts"))
-        return live(*numbers)
+@dataclass(frozen=True)
+class _Rows:
+    """The numbers of rows that are there, or that may be by now: frames may already hold what is being written."""
+
+    numbers: frozenset[int]
+    last: int
+
+    def __contains__(self, number: object) -> bool:
+        return number in self.numbers or (isinstance(number, int) and number > self.last)
 
 
-def _open(stack: ExitStack, path: Path) -> Any:
-    """A file of the store as the auditor reads it; None if there is none of the name."""
-    try:
-        file = stack.enter_context(path.open("rb", buffering=0))
-    except FileNotFoundError:
-        return None
-    size = os.fstat(file.fileno()).st_size
-    return import_module(f"{_AUDITOR}.snapshot").OpenFile(file.fileno(), size)
+@dataclass(frozen=True)
+class _File:
+    """A file that the auditor reads in place."""
+
+    descriptor: int
+    size_bytes: int
+
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        """The bytes from `offset`, fewer at the end of the file."""
+        return os.pread(self.descriptor, size_bytes, offset)
 
 
-def _state(folder: Path) -> tuple[int, int, int, bytes]:
-    """What must not change while the pages are looked at: the main file, and the generation of the log."""
-    status = os.stat(folder / _STORE)
-    try:
-        with open(folder / _WAL, "rb") as file:
-            header = file.read(_WAL_HEADER_BYTES)
-    except FileNotFoundError:
-        header = b""
-    return status.st_size, status.st_mtime_ns, status.st_ino, header
+def _open(files: ExitStack, path: Path) -> _File:
+    descriptor = files.enter_context(path.open("rb", buffering=0)).fileno()
+    return _File(descriptor, os.fstat(descriptor).st_size)
+
+
+def _read_log(path: Path) -> bytes:
+    """The write-ahead log at one moment: it only grows, unless it begins anew, and then its header changes."""
+    for _ in range(_MAX_TRIES):
+        try:
+            with path.open("rb") as file:
+                data = file.read(_MAX_LOG_BYTES + 1)
+                file.seek(0)
+                header = file.read(_LOG_HEADER_BYTES)
+        except FileNotFoundError:
+            return b""
+        if len(data) > _MAX_LOG_BYTES:
+            raise UnavailableError("the write-ahead log is too large to be looked at", code="scan_failed")
+        if data[:_LOG_HEADER_BYTES] == header:
+            return data
+    raise UnavailableError("the write-ahead log began anew each time it was read", code="busy")
 
 
 _TASKS: Final[Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {"scan": _scan, "pages": _pages}

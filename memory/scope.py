@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from memory import canon
 from memory.model import Principal
 from memory.vault import WORD_TAG_BYTES
+from tlog.errors import UnavailableError
 
 if TYPE_CHECKING:
     from memory.rows import TenantRow
@@ -67,10 +68,36 @@ class Scope:
 
 def make_scope(vault: Vault, tenant: TenantRow, agent: str) -> Scope:
     """The scope of an agent of a tenant."""
-    return Scope(vault, tenant, agent, vault.tag(tenant.number, "agent", agent))
+    return Scope(vault, tenant, agent, vault.tag_of_name(tenant.number, "agent", agent))
 
 
 def open_scope(view: Snapshot, vault: Vault, principal: Principal) -> Scope | None:
     """The scope of a caller; None if the store has no such tenant yet."""
-    tenant = view.tenant(vault.index_tag("tenant", principal.tenant))
+    tenant = view.tenant(vault.tag_of_name(b"", "tenant", principal.tenant))
+    require_keys(view, vault, tenant)
     return None if tenant is None else make_scope(vault, tenant, principal.agent)
+
+
+def require_keys(view: Snapshot, vault: Vault, tenant: TenantRow | None) -> None:
+    """Returns if the keys are those that the store was written with; looked at once for each tenant.
+
+    Under another key every look-up finds nothing: the memory would seem empty and forget what it refused.
+    """
+    number = b"" if tenant is None else tenant.number
+    if number in vault.confirmed:
+        return
+    if tenant is None:
+        named = view.named_tenant()
+        holds = named is None or vault.index_tag("tenant", named[0]) == named[1]
+    else:
+        known = view.agent_of_a_fact(tenant.id)
+        holds = known is None or (
+            vault.has_tenant_key(number) and vault.tag(number, "agent", known[0]) == known[1]
+        )
+    if not holds:
+        raise UnavailableError(
+            "a key of this home is lost or damaged (keys/index.key or keys/guard): put it back from a backup",
+            code="key_mismatch",
+        )
+    if tenant is not None:
+        vault.confirmed.add(number)

@@ -1,6 +1,7 @@
 """The facade: one handle on one home for one caller. Every surface speaks to this and to nothing below it.
 
-Each method gives a dict that is ready for JSON; `receipt` and `opening` give bytes. Who asks is bound when the handle is made: no argument widens it.
+Each method gives a dict that is ready for JSON; `receipt` and `opening` give bytes. Who asks is bound when the
+handle is made: no argument widens it.
 """
 
 from __future__ import annotations

@@ -218,6 +218,12 @@ def drop_expired_ledger(txn: Txn, now: int) -> int:
     return txn.connection.changes()
 
 
+def row_numbers(view: Snapshot) -> tuple[frozenset[int], frozenset[int]]:
+    """The numbers of the rows there are of contents and of facts, of every tenant."""
+    contents, facts = (view.rows(f"SELECT seq FROM {table}") for table in ("contents", "facts"))
+    return frozenset(seq for (seq,) in contents), frozenset(seq for (seq,) in facts)
+
+
 def holds_anything(view: Snapshot, tenant_id: int) -> bool:
     """Whether a fact, a retired value or a request of a tenant is left."""
     return any(

@@ -60,14 +60,12 @@ def retired_word_counts(view: Snapshot, tenant_id: int, agent_tag: bytes) -> tup
         counts.append(row[0])
 
 
-def ledger_hits(
-    view: Snapshot, tenant_id: int, value_tags: Sequence[bytes], now: int
-) -> Iterator[LedgerHit]:
+def ledger_hits(view: Snapshot, tenant_id: int, value_tags: Sequence[bytes], now: int) -> Iterator[LedgerHit]:
     """The keys of a scope that retired one of these values."""
     for start in range(0, len(value_tags), _AT_ONCE):
-        tags = value_tags[start : start + _AT_ONCE]
+        tags = tuple(value_tags[start : start + _AT_ONCE])
         # Filled up to one length, so that there is one statement to prepare.
-        rows = view.rows(_HITS, tenant_id, now, *tags, *tags[:1] * (_AT_ONCE - len(tags)))
+        rows = view.rows(_HITS, tenant_id, now, *tags, *(tags[:1] * (_AT_ONCE - len(tags))))
         for value_tag, key_tag, name_tags in rows:
             yield LedgerHit(value_tag, key_tag, _split(name_tags))
 

@@ -58,6 +58,19 @@ class Snapshot:
             raise LookupError("a row names a tenant that the store does not have")
         return TenantRow(*row)
 
+    def named_tenant(self) -> tuple[str, bytes] | None:
+        """Name and name_tag of a tenant whose name is still there, if there is one."""
+        row = self.one("SELECT name, name_tag FROM tenants WHERE name <> '' ORDER BY id LIMIT 1")
+        return None if row is None else (row[0], row[1])
+
+    def agent_of_a_fact(self, tenant_id: int) -> tuple[str, bytes] | None:
+        """The agent of some fact of a tenant, from its content, and the tag that the row has for it."""
+        row = self.one(
+            "SELECT c.content, f.agent_tag FROM facts f JOIN contents c ON c.seq = f.seq WHERE f.tenant = ? LIMIT 1",
+            tenant_id,
+        )
+        return None if row is None else (decode_content(row[0])["agent"], row[1])
+
     def last_recorded_at(self) -> int:
         """The latest recorded_at there is; 0 in an empty store."""
         return int(self.meta(RECORDED_AT) or 0)

@@ -1,4 +1,4 @@
-"""The SQL of the word index when words leave it: nothing of them stays, not even where one page ends and another begins.
+"""The SQL of the word index when words leave it: nothing of them stays, not even where one page ends.
 
 FTS5 notes for each page of its index a beginning of the page's first word, long enough to tell it from the word
 before. Its secure-delete takes words out of the pages and leaves that note, which may be most of a name.
@@ -32,8 +32,14 @@ def remove_words(txn: Txn, documents: Iterable[tuple[int, Document]]) -> None:
             (seq, *document.columns),
         )
         for column in document.columns:
-            for _, _, word in split(column.encode(), apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False):
-                gone.add(word.encode())
+            words = split(
+                column.encode(),
+                apsw.FTS5_TOKENIZE_DOCUMENT,
+                None,
+                include_offsets=False,
+                include_colocated=False,
+            )
+            gone.update(str(word).encode() for word in words)
     if gone and _has_stale_beginning(txn, sorted(gone)):
         _rewrite(txn)
 

@@ -32,6 +32,10 @@ _STATUS_AFTER: Final[Mapping[str, Status]] = {
     "retires": "superseded",
     "retracts": "retracted",
 }
+_TENANT: Final = """
+    SELECT id, number, name, last_seq, (SELECT value FROM meta WHERE name = ?), (SELECT max(seq) FROM events)
+    FROM tenants WHERE name_tag = ?
+"""
 _ENDS: Final = frozenset({"retires", "retracts"})
 _STARTS: Final = frozenset({"confirms", "lifts"})
 
@@ -57,15 +61,30 @@ class Txn:
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
         self.view = Snapshot(connection)
+        # Nobody else writes while this lasts, so what was counted once goes on from there.
         self._floor: int | None = None
+        self._last_seq: int | None = None
+        self._tenant_seqs: dict[int, int] = {}
 
     def stamp(self, now: int) -> int:
         """The recorded_at of this transaction: `now`, or just past the latest there is if the clock went back."""
         return max(now, self._earliest())
 
+    def find_tenant(self, name_tag: bytes) -> TenantRow | None:
+        """The tenant found by the keyed hash of its name, and with one look what `stamp` and `add_event` go on from."""
+        row = self.view.one(_TENANT, RECORDED_AT, name_tag)
+        if row is None:
+            return None
+        row_id, number, name, tenant_seq, recorded_at, last_seq = row
+        if self._floor is None:
+            self._floor = int(recorded_at or 0) + 1
+        self._last_seq = last_seq or 0
+        self._tenant_seqs[row_id] = tenant_seq
+        return TenantRow(row_id, number, name)
+
     def make_tenant(self, name: str, name_tag: bytes) -> TenantRow:
         """The tenant of this name, made if the store does not have it."""
-        known = self.view.tenant(name_tag)
+        known = self.find_tenant(name_tag)
         if known is not None:
             return known
         number = new_number()
@@ -109,8 +128,13 @@ class Txn:
         acts: Mapping[str, Sequence[bytes]],
         details: Mapping[str, Any],
     ) -> EventRow:
-        seq = self._number("SELECT coalesce(max(seq), 0) + 1 FROM events")
-        tenant_seq = self._number("SELECT last_seq + 1 FROM tenants WHERE id = ?", tenant.id)
+        if self._last_seq is None:
+            self._last_seq = self._number("SELECT coalesce(max(seq), 0) FROM events")
+        if tenant.id not in self._tenant_seqs:
+            self._tenant_seqs[tenant.id] = self._number(
+                "SELECT last_seq FROM tenants WHERE id = ?", tenant.id
+            )
+        seq, tenant_seq = self._last_seq + 1, self._tenant_seqs[tenant.id] + 1
         link = event.Link(
             kind=kind,
             seq=seq,
@@ -158,11 +182,14 @@ class Txn:
         self.connection.execute(
             "UPDATE tenants SET last_seq = ? WHERE id = ?", (made.tenant_seq, made.tenant_id)
         )
+        self._last_seq, self._tenant_seqs[made.tenant_id] = made.seq, made.tenant_seq
 
     def _apply(
         self, made: EventRow, kind: str, acts: Mapping[str, Sequence[bytes]], recorded_at: int
     ) -> None:
         reached = [(act, self._target(made, target)) for act, targets in acts.items() for target in targets]
+        if not reached:
+            return
         for act, seq in reached:
             self.connection.execute(
                 "INSERT INTO acts (tenant, target, seq, act) VALUES (?, ?, ?, ?)",
@@ -302,7 +329,12 @@ class Txn:
 
     def set_meta(self, name: str, value: int | bytes | str) -> None:
         """Keeps a value of the store itself; never content."""
-        self.connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", (name, value))
+        # The row stays where it is, and with it the index of names.
+        self.connection.execute(
+            """INSERT INTO meta (name, value) VALUES (?, ?)
+               ON CONFLICT (name) DO UPDATE SET value = excluded.value""",
+            (name, value),
+        )
 
     def _set_recorded_at(self, recorded_at: int) -> None:
         self.set_meta(RECORDED_AT, recorded_at)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import os
 import threading
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,7 @@ TAG_BYTES: Final = 32
 WORD_TAG_BYTES: Final = 16
 INDEX_KEY: Final = "index.key"
 GUARD_FOLDER: Final = "guard"
+MAX_NAMES: Final = 1024
 
 
 class Vault:
@@ -30,7 +32,10 @@ class Vault:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._keys: dict[bytes, bytes] = {}
+        self._names: dict[tuple[bytes, str, str], bytes] = {}
         self._lock = threading.Lock()
+        self.confirmed: set[bytes] = set()
+        """Numbers of the tenants whose key was seen to be the one that the store was written with."""
 
     def tag(self, tenant_number: bytes, domain: str, *parts: str | bytes) -> bytes:
         """The 32-byte keyed hash of `parts` in one domain of one tenant."""
@@ -40,11 +45,24 @@ class Vault:
         """The 32-byte keyed hash of what belongs to no tenant yet: the name that a tenant is found by."""
         return _tag(self._key(b"", self._folder / INDEX_KEY), domain, parts)
 
+    def tag_of_name(self, tenant_number: bytes, domain: str, name: str) -> bytes:
+        """As `tag`, or `index_tag` for no number: of a name that comes with every call, so it is kept for a while."""
+        known = self._names.get((tenant_number, domain, name))
+        if known is None:
+            known = (
+                self.tag(tenant_number, domain, name) if tenant_number else self.index_tag(domain, name)
+            )
+            if len(self._names) >= MAX_NAMES:
+                self._names.clear()
+            self._names[tenant_number, domain, name] = known
+        return known
+
     def destroy_tenant_key(self, tenant_number: bytes) -> bool:
         """Whether the key of a tenant is gone: overwritten, its file removed, and dropped from memory here."""
         path = self.key_path(tenant_number)
         with self._lock:
             self._keys.pop(tenant_number, None)
+            self._names.clear()
             try:
                 with path.open("r+b") as file:
                     file.write(os.urandom(KEY_BYTES))
@@ -57,6 +75,10 @@ class Vault:
             except OSError:
                 return False
         return True
+
+    def has_tenant_key(self, tenant_number: bytes) -> bool:
+        """Whether the key of a tenant is there."""
+        return tenant_number in self._keys or self.key_path(tenant_number).exists()
 
     def key_path(self, tenant_number: bytes) -> Path:
         """The file that the key of a tenant lies in."""
@@ -97,15 +119,16 @@ def new_number() -> bytes:
 
 def _tag(key: bytes, domain: str, parts: tuple[str | bytes, ...]) -> bytes:
     """HMAC-SHA-256 over the deterministic CBOR of [domain, parts…], which is put together here by its heads."""
-    items = [_item(part) for part in (domain, *parts)]
-    return hmac.digest(key, cbor.head(4, len(items)) + b"".join(items), "sha256")
-
-
-def _item(part: str | bytes) -> bytes:
-    if isinstance(part, bytes):
-        return cbor.byte_string(part)
+    items = [_head(4, 1 + len(parts))]
     try:
-        text = part.encode("utf-8")
+        for part in (domain, *parts):
+            major, data = (2, part) if isinstance(part, bytes) else (3, part.encode("utf-8"))
+            items += (_head(major, len(data)), data)
     except UnicodeEncodeError:
         raise MalformedError("a text to tag is not valid Unicode") from None
-    return cbor.head(3, len(text)) + text
+    return hmac.digest(key, b"".join(items), "sha256")
+
+
+@lru_cache(maxsize=1024)
+def _head(major: int, argument: int) -> bytes:
+    return cbor.head(major, argument)

@@ -31,6 +31,7 @@ from memory.layout import (
     make_trust_of,
     own_policy,
     require_private,
+    require_store,
     write_policy,
     write_trust,
 )
@@ -131,6 +132,7 @@ class Home:
         from memory.vault import Vault
 
         vault = Vault(self.path / KEYS)
+        require_store(self.path)
         make_private_file(self.path / STORE)
         parts = Parts(
             store=open_store(self.path / STORE, vault),

@@ -213,7 +213,7 @@ def made_up(folder: Path, minutes: float, chance: random.Random) -> list[Row]:
 
 def flat_memory(folder: Path, requests: int) -> list[Row]:
     """What one process has resident after a tenth of the requests, and after all."""
-    with witness_rates.ours(folder, []) as server:
+    with witness_rates.ours(folder) as server:
         sizes = []
         for _ in range(10):
             load = witness_rates.LOADS[-1]

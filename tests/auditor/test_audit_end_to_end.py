@@ -336,19 +336,19 @@ def test_one_byte_of_any_row_is_found(copy: Any, table: str) -> None:
             "store.db meta",
         ),
         (
-            [
-                "INSERT INTO search (rowid, scope, key, value, body, grams)"
-                " VALUES (999, '1', 'k', 'v', 'left over', '')"
-            ],
+            ["INSERT INTO search (rowid, key, value, body) VALUES (999, 'k', 'v', 'left over')"],
             "RESIDUE_INDEX",
             "store.db search row 999",
         ),
         (
-            [
-                "INSERT INTO search (rowid, scope, key, value, body, grams) VALUES (1, '1', 'k', 'v', 'more words', '')"
-            ],
+            ["INSERT INTO search (rowid, key, value, body) VALUES (1, 'k', 'v', 'more words')"],
             "RESIDUE_INDEX",
             "store.db search row 1",
+        ),
+        (
+            ["INSERT INTO search_idx (segid, term, pgno) VALUES (77, x'306b756d71756174', 4)"],
+            "RESIDUE_INDEX",
+            "store.db search_idx segment 77",
         ),
         (["CREATE TABLE copies AS SELECT content FROM contents"], "RESIDUE_ROW", "store.db copies"),
         (["CREATE TRIGGER keep AFTER DELETE ON facts BEGIN SELECT 1; END"], "RESIDUE_ROW", "store.db keep"),

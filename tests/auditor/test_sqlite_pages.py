@@ -261,8 +261,10 @@ def test_a_deleted_row_in_the_log_is_found(unsettled: tuple[Path, apsw.Connectio
 def test_a_transaction_under_way_has_rows_that_are_not_there_yet(
     unsettled: tuple[Path, apsw.Connection, set[int]],
 ) -> None:
-    """Its frames are in the log before it commits. What a broken frame holds is not excused by that."""
+    """Its frames are in the log before it commits. What a lost commit held is not excused by that."""
     path, connection, live = unsettled
+    truncate(connection)  # what was deleted before is gone from the log, too
+    connection.execute("UPDATE facts SET body = body")
     last = max(row[0] for row in connection.execute("SELECT seq FROM contents"))
     kept = {row[0] for row in connection.execute("SELECT seq FROM contents")}
     committed = path.with_name("store.db-wal").stat().st_size
@@ -280,10 +282,14 @@ def test_a_transaction_under_way_has_rows_that_are_not_there_yet(
     assert codes(wal, Live(kept, live, last)) == set()
     # A number that the store has passed is a row that was there.
     assert codes(wal, Live(kept, live, last + 200)) == {"RESIDUE_WAL"}
+    connection.execute("COMMIT")
+    after = {row[0] for row in connection.execute("SELECT seq FROM contents")}
+    wal = path.with_name("store.db-wal").read_bytes()
+    assert codes(wal, Live(after, live, max(after))) == set()
     broken = bytearray(wal)
-    broken[committed + 24 + 4000] ^= 1
+    broken[committed + 24 + 4000] ^= 1  # the commit no longer holds, and what it wrote is lost
+    assert open_pages(Bytes(path.read_bytes()), Bytes(bytes(broken))).torn
     assert codes(bytes(broken), Live(kept, live, last)) == {"RESIDUE_WAL"}
-    connection.execute("ROLLBACK")
     connection.close()
 
 

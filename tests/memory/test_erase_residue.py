@@ -28,7 +28,7 @@ from erasing import ME, check_of, files_of, forget, manifest_of, write
 
 NEIGHBOUR = with_all_scopes(make_principal("default", "neighbour", "cli"))
 ROUNDS = 2
-TURNS = 36
+TURNS = 24
 LETTERS = "bcdfghjklmnpqrstvwxz"
 
 
@@ -68,15 +68,15 @@ class History:
             self.ids.setdefault(person, []).append(made["id"])
 
     def _subject(self, person: str) -> str:
-        """A name of the person's own: it is a mark, too."""
-        known = next((one for one in self.marks[person] if one.startswith("pq")), None)
+        """A name of the person's own, which begins as no other mark: it is one, too."""
+        known = next((one for one in self.marks[person] if one.startswith("yy")), None)
         if known is None:
-            known = "pq" + self.mark()[2:]
+            known = "yy" + self.mark()[2:]
             self.marks[person].add(known)
         return known
 
     def subject(self, person: str) -> str:
-        return next(one for one in self.marks[person] if one.startswith("pq"))
+        return next(one for one in self.marks[person] if one.startswith("yy"))
 
     def forget_person(self, person: str) -> None:
         self.gone |= self.marks.pop(person)
@@ -122,7 +122,7 @@ def by_retention(history: History) -> list[Any]:
     memory = history.home.memory(ME)
     kept = set()
     for marks in history.marks.values():
-        subject = next(one for one in marks if one.startswith("pq"))
+        subject = next(one for one in marks if one.startswith("yy"))
         kept.add(subject)
         for number in range(3):
             for fact in memory.history(f"{subject}/thing-{number}")["facts"]:

@@ -199,7 +199,9 @@ def test_a_refused_or_held_copy_stands_by_nothing(me: Memory, home: Home) -> Non
 # A reaffirmation that does not make the value current
 
 
-def test_a_token_that_ends_in_a_conflict_lifts_nothing(me: Memory, ide: Memory, home: Home, clock: Clock) -> None:
+def test_a_token_that_ends_in_a_conflict_lifts_nothing(
+    me: Memory, ide: Memory, home: Home, clock: Clock
+) -> None:
     me.remember("it is Monday", key="deploy", value="Monday")
     me.remember("it is Tuesday", key="deploy", value="Tuesday")
     later = clock.second(3600)
@@ -236,9 +238,7 @@ def test_settling_a_conflict_for_a_retired_value_makes_it_current(
 # What a text states
 
 
-def test_a_text_is_read_once_and_before_the_lock(
-    me: Memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_is_read_once_and_before_the_lock(me: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(4):
         for value in ("eu-west-1", "us-east-2", f"mars-{number}"):
             me.remember(f"svc{number} is in {value}", key=f"svc{number}/region", value=value)

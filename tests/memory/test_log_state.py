@@ -46,9 +46,7 @@ def ask_witness(home: Home, tmp_path: Path) -> Callable[..., None]:
             return cosign
 
         home.cosign_of = of
-        home.set_policy(
-            f"witness {name} {cosigner.verifier_key.vkey} http://127.0.0.1:9\nquorum {name}\n"
-        )
+        home.set_policy(f"witness {name} {cosigner.verifier_key.vkey} http://127.0.0.1:9\nquorum {name}\n")
 
     return ask
 
@@ -74,7 +72,9 @@ def test_a_quorum_added_later_makes_no_older_checkpoint_witnessed(
     assert me.status()["log"]["witnessed"] is False
 
 
-def test_what_the_policy_s_witnesses_cosigned_is_witnessed(me: Memory, ask_witness: Callable[..., None]) -> None:
+def test_what_the_policy_s_witnesses_cosigned_is_witnessed(
+    me: Memory, ask_witness: Callable[..., None]
+) -> None:
     ask_witness()
     me.remember("it is a", key="k", value="a")
     me.publish()
@@ -82,7 +82,9 @@ def test_what_the_policy_s_witnesses_cosigned_is_witnessed(me: Memory, ask_witne
     assert (state(me, "k"), state(me, "other")) == ("witnessed", "pending")
 
 
-def test_another_witness_asked_for_later_has_not_cosigned(me: Memory, ask_witness: Callable[..., None]) -> None:
+def test_another_witness_asked_for_later_has_not_cosigned(
+    me: Memory, ask_witness: Callable[..., None]
+) -> None:
     ask_witness("one")
     me.remember("it is a", key="k", value="a")
     me.publish()
@@ -179,7 +181,9 @@ def test_waiting_for_witnesses_that_nobody_asks_for_is_bad_input(home: Home, me:
     assert me.remember("it is a", wait="logged")["receipt"]["state"] == "logged"
 
 
-def test_waiting_for_witnesses_says_once_they_have_cosigned(me: Memory, ask_witness: Callable[..., None]) -> None:
+def test_waiting_for_witnesses_says_once_they_have_cosigned(
+    me: Memory, ask_witness: Callable[..., None]
+) -> None:
     ask_witness()
     answer = me.remember("it is a", wait="witnessed")
     assert (answer["outcome"], answer["waited"]) == ("stored", "published")

@@ -101,9 +101,7 @@ def test_an_ended_refusal_is_not_reaffirmed(me: Memory, clock: Clock) -> None:
 
 def test_a_dated_one_that_is_newer_is_confirmed(me: Memory, clock: Clock) -> None:
     me.remember("it is a", key="k", value="a", valid_from=clock.second(-3600))
-    held = me.remember(
-        "since a minute b", key="k", value="b", valid_from=clock.second(-60), provisional=True
-    )
+    held = me.remember("since a minute b", key="k", value="b", valid_from=clock.second(-60), provisional=True)
     assert me.confirm(held["id"])["status"] == "active"
     assert me.get("k")["current"] == "b"
     assert me.get("k", as_of=clock.second(-120))["current"] == "a"

@@ -653,6 +653,54 @@ def test_erasing_leaves_no_byte_of_content(tmp_path: Path) -> None:
     clean.close()
 
 
+def beginnings(store: Store) -> list[bytes]:
+    """What the word index notes of the first word of each of its pages."""
+    with store.read() as view:
+        rows = view.rows("SELECT CAST(term AS BLOB) FROM search_idx")
+    return [term[1:] for (term,) in rows if len(term) > 1]
+
+
+def test_no_page_of_the_index_begins_with_a_word_that_is_gone(store: Store) -> None:
+    choose = random.Random(5)
+
+    def name() -> str:
+        return "".join(choose.choice("bcdfgklmnprt") + choose.choice("aou") for _ in range(4))
+
+    made: dict[int, list[str]] = {}
+    for _ in range(300):
+        names = [name() for _ in range(12)]
+        made[stored(store, " ".join(names)).seq] = names
+    assert len(beginnings(store)) > 5
+    gone = choose.sample(sorted(made), 150)
+    for at in range(0, len(gone), 10):
+        erase(store, *gone[at : at + 10])
+    scope = scope_token(AGENT)
+    left = [f"{scope}{name}".encode() for seq in made.keys() - set(gone) for name in made[seq]]
+    assert len(beginnings(store)) > 2
+    for beginning in beginnings(store):
+        assert any(name.startswith(beginning) for name in left), beginning
+    for number in made.keys() - set(gone):
+        assert number in found(store, made[number][0])
+
+
+def test_a_scope_of_which_all_is_erased_leaves_no_token(store: Store) -> None:
+    choose = random.Random(6)
+    mine = []
+    for number in range(400):
+        text = " ".join(f"{choose.getrandbits(32):08x}" for _ in range(8))
+        if number % 2:
+            mine.append(stored(store, text).seq)
+        else:
+            stored(store, text, agent=OTHER_AGENT)
+    choose.shuffle(mine)
+    erase(store, *mine[:-1])
+    erase(store, mine[-1])
+    assert store.checkpoint_truncate()
+    data = store.path.read_bytes()
+    assert scope_token(AGENT).encode() not in data
+    assert scope_token(OTHER_AGENT).encode() in data
+
+
 def test_the_scan_finds_what_a_store_without_the_settings_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,11 +23,12 @@ MAY_SCAN = (
     "SELECT (SELECT count(*) FROM events)",
     "SELECT status, count(*) FROM facts",
 )
-# Found by a number or a commitment that a row of the tenant has already given, or of the store as a whole.
+# Found by a number or a commitment that a row of the tenant has already given, or of the store as a whole; or by
+# words, each of which begins with the token of its scope.
 WITHOUT_TENANT = re.compile(
     r"WHERE e?\.?seq = |WHERE commitment|entry_index|max\(seq\)|count\(\*\) FROM events|FROM meta|INTO |"
     r"WHERE id = |WHERE number = |name_tag = |expires_at <= |a\.seq = \?|FROM erasures|sqlite_schema|WHERE e\.seq IN|"
-    r"DELETE FROM (facts|contents) WHERE seq|UPDATE (erasures|ledger)"
+    r"DELETE FROM (facts|contents) WHERE seq|UPDATE (erasures|ledger)|search MATCH|FROM search_idx|FROM temp\.words"
 )
 
 

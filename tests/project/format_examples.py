@@ -30,7 +30,7 @@ from memory.import_jsonl import Line, parse_lines  # noqa: E402
 from memory.opening import format_opening  # noqa: E402
 from memory.provenance import receipt  # noqa: E402
 from memory.scope import make_scope  # noqa: E402
-from memory.search import make_document, scope_token  # noqa: E402
+from memory.search import index_words, make_document, scope_token  # noqa: E402
 from tlog import cbor, dedup, staging  # noqa: E402
 from tlog.cose import VDP, decode_sign1, sig_structure  # noqa: E402
 from tlog.keys import load_cose_key  # noqa: E402
@@ -232,7 +232,7 @@ def _store_examples(world: World) -> dict[str, str]:
     value = canon.canonical_value("eu-west-1")
     tagged = cbor.encode(["value", "default", str(canon.VERSION), value.kind, value.form])
     document = make_document(scope_token(scope.agent_tag), decode_content(made.content))
-    names = ("scope", "key", "value", "body", "grams")
+    names = ("key", "value", "body")
     return {
         "store.meta": tabled(world.tables["meta"]),
         "store.tenants": tabled(world.tables["tenants"]),
@@ -246,7 +246,7 @@ def _store_examples(world: World) -> dict[str, str]:
         "store.search": "".join(
             f"{name:<7} {text}".rstrip() + "\n" for name, text in zip(names, document.columns, strict=True)
         ),
-        "store.grams": f"{make_document('0', {'text': '设备清单 A1'}).grams}\n",
+        "store.words": f"{' '.join(index_words('设备清单 A1 naïve ⟦🙂⟧'))}\n",
     }
 
 

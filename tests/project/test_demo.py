@@ -19,7 +19,15 @@ from auditor.residue import scan_files
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 PERSON = "Otilia Brandmeyer"
 # What the week says about the person, in the forms it stands in.
-TRACES = ("Otilia", "Brandmeyer", "917 246 803", "otilia.brandmeyer", "Oliveiras", "Quastenberg", "quince jam")
+TRACES = (
+    "Otilia",
+    "Brandmeyer",
+    "917 246 803",
+    "otilia.brandmeyer",
+    "Oliveiras",
+    "Quastenberg",
+    "quince jam",
+)
 COLLEAGUE = "Mara Lindqvist"
 
 
@@ -76,7 +84,9 @@ def places_of(word: str, home: Path) -> list[str]:
 
 
 def findings(home: Path, told: Told) -> tuple[int, dict[str, Any]]:
-    done = muniment("audit", "--home", str(home), "--trust", str(told.folder / "handed-out" / "trust.toml"), "--json")
+    done = muniment(
+        "audit", "--home", str(home), "--trust", str(told.folder / "handed-out" / "trust.toml"), "--json"
+    )
     return done.returncode, json.loads(done.stdout)
 
 

@@ -78,6 +78,37 @@ def test_of_two_entries_with_one_identity_the_first_counts(index: IdentityIndex)
     assert index.find([identity(7), identity(8)]) == {identity(7): 0, identity(8): 1}
 
 
+def test_of_two_entries_with_one_identity_the_first_counts_wherever_each_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dedup, "RECENT", 4)
+    index = FileIndex(tmp_path / "i.sqlite")
+    index.add([identity(number) for number in (1, 2, 1, 3)], head(4))
+    index.add([identity(number) for number in (3, 4, 5)], head(7))
+    assert index.find([identity(1), identity(3), identity(4)]) == {
+        identity(1): 0,
+        identity(3): 3,
+        identity(4): 5,
+    }
+    index.close()
+
+
+def test_a_cleared_index_settles_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dedup, "RECENT", 16)
+    index, other = FileIndex(tmp_path / "i.sqlite"), FileIndex(tmp_path / "i.sqlite")
+    add(index, 0, 40)
+    assert other.find([identity(5)]) == {identity(5): 5}
+    index.clear()
+    add(index, 0, 40)  # the same again at the same places, as when an index is made again
+    assert other.find([identity(39)]) == {identity(39): 39}
+    index.clear()
+    index.add([identity(number) for number in range(100, 140)], head(40))
+    for one in (index, other):
+        assert one.find([identity(5), identity(105)]) == {identity(105): 5}
+    index.close()
+    other.close()
+
+
 def test_identities_that_begin_alike_stay_apart(index: IdentityIndex) -> None:
     for start in (b"\x00" * 8, b"\xff" * 8, b"\x80" + bytes(7)):
         alike = [start + bytes((last,)) * 24 for last in range(4)]
@@ -94,7 +125,10 @@ def test_what_is_settled_is_found_as_what_is_recent(
     monkeypatch.setattr(dedup, "RECENT", 16)
     index = FileIndex(tmp_path / "i.sqlite")
     for start in range(0, 120, step):
-        add(index, start, min(start + step, 120))
+        end = min(start + step, 120)
+        add(index, start, end)
+        assert index.find([identity(end - 1)]) == {identity(end - 1): end - 1}
+        assert len(index._recent.entries) < 16  # the rest is not kept in memory
     index.close()
     index = FileIndex(tmp_path / "i.sqlite")
     everything = {identity(number): number for number in range(120)}

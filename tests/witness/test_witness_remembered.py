@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from tlog.note import format_note, parse_note
+from tlog.cosignature import verify_cosignature
+from tlog.note import add_signatures, format_note, parse_note
 from tlog.policy import GroupEntry, LogEntry, WitnessEntry, make_policy
 from tlog.storage import DirectoryStorage, MemoryStorage
 from witness.client import Answers, Failure, collect_cosignatures, make_cosign
-from witness.remembered import Known, Lie, Remembered
+from witness.remembered import Known, Lie, Remembered, find_lie
 from witness.wire import format_conflict, format_cosignatures, origin_digest, parse_add_checkpoint
 
 TIME = 1_790_000_000
@@ -193,6 +194,19 @@ def test_a_note_that_somebody_put_there_convicts_nobody(world: World, log: Any, 
     world.storage.replace(f"{origin_digest(log.origin).hex()}.json", json.dumps(document).encode())
     world.ask(10)
     assert world.kinds() == []
+
+
+def test_heads_of_two_logs_never_contradict_each_other(log: Any, sim: Any) -> None:
+    cosigner = sim.make_cosigner()
+    other = sim.Log([b"x%d" % number for number in range(40)], "log.example/other")
+    note, now = other.note(20), log.note(20)
+    earlier = format_note(add_signatures(note, [cosigner.cosign(note.text, TIME)]))
+    line = cosigner.cosign(now.text, TIME + 5)
+    cosignature = verify_cosignature(cosigner.verifier_key, line, now.text)
+    assert find_lie(earlier, cosignature, now) is None
+    own = log.fork_at(3).note(20)
+    contradicting = format_note(add_signatures(own, [cosigner.cosign(own.text, TIME)]))
+    assert find_lie(contradicting, cosignature, now) is not None
 
 
 def test_the_log_is_told_of_lies(world: World, log: Any) -> None:
