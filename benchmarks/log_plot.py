@@ -87,7 +87,9 @@ def bars(drawing: Drawing, left: float, rows: Sequence[dict[str, Any]], signing:
             found = [row["per_second"] for row in rows if (row["system"], row["batch"]) == (name, batch)]
             if found:
                 high = max(found[0] * unit, 0.5)
-                drawing.rectangle(x + number * bar, TOP + PANEL_HEIGHT - high, bar - 3, high, COLOURS[name])
+                corner = x + number * bar, TOP + PANEL_HEIGHT - high
+                drawing.rectangle(*corner, bar - 3, high, COLOURS[name])
+                drawing.text(corner[0] + bar / 2 - 1.5, corner[1] - 4, f"{found[0]:,.0f}", 9, "middle")
         drawing.text(
             left + (place + 0.5) * group, TOP + PANEL_HEIGHT + 18, f"batches of {batch:,}", 11, "middle"
         )
@@ -149,7 +151,7 @@ def draw(results: dict[str, Any]) -> str:
     drawing.text(LEFT, TOP - 18, "entries a second")
     bars(drawing, LEFT, results["append"], signing_rate(results, "signing_per_second"))
     second = LEFT + PANEL_WIDTH + 125
-    drawing.text(second, TOP - 18, "percent of the raw signing rate, batches of 1,024, by size of the log")
+    drawing.text(second, TOP - 18, "percent of the raw signing rate, as a log grows")
     curve(drawing, second, results["growth"])
     return drawing.svg()
 

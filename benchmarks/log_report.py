@@ -70,21 +70,40 @@ def targets(results: dict[str, Any]) -> list[dict[str, Any]]:
     sizes, proofs, replay = results["sizes"], results["proofs"], results["replay"]
     peak = results["writer_peak_bytes"] / 1e6
     rows = [
-        ("appends of 1,024, to raw signing", ">=", 0.5, ours["share_of_signing"]),
-        ("rate at the end, to that at ten thousand", ">=", 1.0, sizes["large_to_small"]),
-        ("inclusion proof, median ms", "<=", 1.0, proofs["prove_median_ms"]),
-        ("verification of a proof, us, without its signature", "<=", 100.0, proofs["verify_median_us"]),
-        ("peak memory of the writer, MB", "<=", 150.0, peak),
-        ("replay, to twice one core's verifying", ">=", 0.8, replay["share_of_twice_one"]),
+        (
+            "appends of 1,024, to raw signing",
+            ">=",
+            0.5,
+            ours["share_of_signing"],
+            ours["share_of_signing_cpu"],
+        ),
+        (
+            "rate at the end, to that at ten thousand",
+            ">=",
+            1.0,
+            sizes["large_to_small"],
+            sizes["large_to_small_cpu"],
+        ),
+        ("inclusion proof, median ms", "<=", 1.0, proofs["prove_median_ms"], None),
+        ("verification of a proof, us, without its signature", "<=", 100.0, proofs["verify_median_us"], None),
+        ("peak memory of the writer, MB", "<=", 150.0, peak, None),
+        (
+            "replay by two, to twice one core's verifying",
+            ">=",
+            0.8,
+            replay["share_of_twice_one"],
+            replay["share_of_verifying_cpu"],
+        ),
     ]
     return [
         {
             "what": what,
             "wanted": f"{sign} {bound:g}",
             "found": round(found, 3),
+            "found_in_cpu_time": None if cpu is None else round(cpu, 3),
             "met": found >= bound if sign == ">=" else found <= bound,
         }
-        for what, sign, bound, found in rows
+        for what, sign, bound, found, cpu in rows
     ]
 
 
@@ -106,10 +125,10 @@ def show(results: dict[str, Any]) -> None:
     _show_appends(results)
     _show_proofs([*results["small_proofs"], results["proofs"]])
     _show_replay(results["replay"])
-    print(f"\n{'aim':<52}{'wanted':>9}{'found':>9}")
+    print(f"\n{'aim':<52}{'wanted':>9}{'found':>9}{'in CPU time':>13}")
     for row in results["targets"]:
-        met = "met" if row["met"] else "MISSED"
-        print(f"{row['what']:<52}{row['wanted']:>9}{row['found']:>9}  {met}")
+        met, cpu = "met" if row["met"] else "MISSED", row["found_in_cpu_time"]
+        print(f"{row['what']:<52}{row['wanted']:>9}{row['found']:>9}{'' if cpu is None else cpu:>13}  {met}")
 
 
 def _show_appends(results: dict[str, Any]) -> None:

@@ -97,8 +97,8 @@ class Link:
         }
         acts = {name: list(targets) for name, targets in self.acts.items() if targets}
         if acts:
-            fields["acts"] = acts
-        return cbor.encode(fields)
+            return cbor.encode({**fields, "acts": acts})
+        return _encode(fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +137,7 @@ def decode_link(data: bytes) -> Link:
 
 def encode_content(content: Mapping[str, Any]) -> bytes:
     """Deterministic CBOR of a content map, fields that are None left out."""
-    given = {name: value for name, value in content.items() if value is not None}
-    order = _order(tuple(given))
-    if order is None or not _is_plain(given.values()):
-        return cbor.encode(given)
-    try:
-        return cbor2.dumps({name: given[name] for name in order})
-    except UnicodeEncodeError:
-        raise MalformedError("a text to encode is not valid Unicode") from None
+    return _encode({name: value for name, value in content.items() if value is not None})
 
 
 def decode_content(data: bytes) -> dict[str, Any]:
@@ -202,6 +195,17 @@ def _salted_hash(beginning: bytes, salt: bytes, encoded: bytes) -> bytes:
         raise MalformedError("expected a salt of 32 bytes")
     # `encoded` is one deterministic item, so the array is its header, the two first items and these bytes.
     return hashlib.sha256(beginning + salt + encoded).digest()
+
+
+def _encode(fields: dict[Any, Any]) -> bytes:
+    """What `cbor.encode` makes of a map, sooner where cbor2 needs no help to do the same."""
+    order = _order(tuple(fields))
+    if order is None or not _is_plain(fields.values()):
+        return cbor.encode(fields)
+    try:
+        return cbor2.dumps({name: fields[name] for name in order})
+    except UnicodeEncodeError:
+        raise MalformedError("a text to encode is not valid Unicode") from None
 
 
 def _decode_plain(data: bytes) -> dict[str, Any] | None:
