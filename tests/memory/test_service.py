@@ -17,6 +17,7 @@ from memory.key_view import timeline_events
 from memory.ledger import is_retired
 from memory.model import AGENT_SCOPES, SCOPES, Principal, fact_id
 from memory.scope import open_scope
+from memory.search import make_matches, scope_token
 from memory.service import Memory
 from memory.store_read import Snapshot
 from memory.wiring import Home
@@ -555,10 +556,13 @@ def test_no_read_serves_what_is_withheld(home: Home) -> None:
     assert "refusedmark" in json.dumps(owner.history("k-refused"))
     # What was never let through is not even in the index of words.
     with home.parts().store.read() as view:
+        scope = open_scope(view, home.parts().vault, ME)
+        assert scope is not None
+        token = scope_token(scope.agent_tag)
         for kind in ("refused", "held", "discarded", "erased"):
-            found = view.rows("SELECT rowid FROM search WHERE search MATCH ?", marks[kind][0])
-            assert found == [], kind
-        assert view.rows("SELECT rowid FROM search WHERE search MATCH 'newvalue'") != []
+            (match,) = make_matches(token, marks[kind][0])
+            assert view.matching(match) == [], kind
+        assert view.matching(make_matches(token, "newvalue")[0]) != []
     assert "heldmark" in json.dumps(owner.review())
 
 

@@ -27,7 +27,8 @@ MAY_SCAN = (
 # words, each of which begins with the token of its scope.
 WITHOUT_TENANT = re.compile(
     r"WHERE e?\.?seq = |WHERE commitment|entry_index|max\(seq\)|count\(\*\) FROM events|FROM meta|INTO |"
-    r"WHERE id = |WHERE number = |name_tag = |expires_at <= |a\.seq = \?|FROM erasures|sqlite_schema|WHERE e\.seq IN|"
+    r"WHERE id = |WHERE number = |name_tag = |FROM tenants WHERE name |expires_at <= |a\.seq = \?|FROM erasures|"
+    r"sqlite_schema|WHERE e\.seq IN|"
     r"DELETE FROM (facts|contents) WHERE seq|UPDATE (erasures|ledger)|search MATCH|FROM search_idx|FROM temp\.words"
 )
 
