@@ -95,9 +95,7 @@ def remember(parts: Parts, principal: Principal, arguments: Mapping[str, Any]) -
         name_tag = parts.vault.tag_of_name(b"", "tenant", principal.tenant)
         known = txn.find_tenant(name_tag)
         require_keys(txn.view, parts.vault, known)
-        scope = make_scope(
-            parts.vault, known or txn.make_tenant(principal.tenant, name_tag), principal.agent
-        )
+        scope = make_scope(parts.vault, known or txn.make_tenant(principal.tenant, name_tag), principal.agent)
         now = txn.stamp(parts.clock())
         if proposal.valid_from is not None or proposal.valid_until is not None:
             # "now" is the time of the stamp, which may lie behind a clock that has gone back.

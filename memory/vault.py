@@ -49,9 +49,7 @@ class Vault:
         """As `tag`, or `index_tag` for no number: of a name that comes with every call, so it is kept for a while."""
         known = self._names.get((tenant_number, domain, name))
         if known is None:
-            known = (
-                self.tag(tenant_number, domain, name) if tenant_number else self.index_tag(domain, name)
-            )
+            known = self.tag(tenant_number, domain, name) if tenant_number else self.index_tag(domain, name)
             if len(self._names) >= MAX_NAMES:
                 self._names.clear()
             self._names[tenant_number, domain, name] = known
