@@ -43,6 +43,12 @@ def _check_conflicts(rows: StoreRows) -> Iterator[Finding]:
         if row.closed_by is not None and row.closed_by <= row.seq:
             what = "A conflict was closed before it was opened."
             yield Finding("FACT_ALTERED", f"store.db conflicts seq {row.seq}", what)
+    named = {(fact.tenant_id, fact.key_tag) for fact in rows.facts}
+    for row in rows.conflicts:
+        if (row.tenant_id, row.key_tag) not in named:
+            # A keyed hash of the key alone: whoever holds the key of the hash could test a guess with it.
+            what = "A conflict outlives every fact of its key, and still has the hash of the key."
+            yield Finding("RESIDUE_ROW", f"store.db conflicts seq {row.seq}", what)
 
 
 def _check_ledger(rows: StoreRows) -> Iterator[Finding]:
@@ -78,6 +84,7 @@ def _filed_alike(row: LedgerRow, fact: FactRow) -> bool:
 def _check_requests(rows: StoreRows, statements: Sequence[Statement]) -> Iterator[Finding]:
     """What was answered to a request is what its statement says; nothing is left of what was erased."""
     by_seq = {statement.row.seq: statement for statement in statements}
+    kept = _erased_and_kept(statements)
     for row in rows.requests:
         where = f"store.db idempotency row {row.id}"
         made = by_seq.get(row.seq)
@@ -88,6 +95,9 @@ def _check_requests(rows: StoreRows, statements: Sequence[Statement]) -> Iterato
             # A keyed hash of the whole request: whoever holds the key could test a guess with it.
             what = "A request whose statement is erased still has its hash or its answer."
             yield Finding("RESIDUE_ROW", where, what)
+        elif made.row.content is None and made.row.commitment not in kept:
+            what = "A request was erased with its hashes, and that of its idempotency key is still there."
+            yield Finding("RESIDUE_ROW", where, what)
         elif made.row.content is not None and not _answers(row.answer, made):
             yield Finding(
                 "FACT_ALTERED", where, "What was answered to a request is not what its statement says."
@@ -97,6 +107,17 @@ def _check_requests(rows: StoreRows, statements: Sequence[Statement]) -> Iterato
         if token.target is not None and (target is None or target.row.content is None):
             what = "A token speaks of a statement that is erased or not there."
             yield Finding("RESIDUE_ROW", f"store.db tokens row {token.id}", what)
+
+
+def _erased_and_kept(statements: Sequence[Statement]) -> set[bytes]:
+    """What was erased by requests that keep retired values refused, and with them that a retry is one."""
+    links = (statement.link for statement in statements)
+    return {
+        target
+        for link in links
+        if link is not None and link.kind == "erase" and link.details.get("guard") == "keep"
+        for target in link.acts.get("erases", ())
+    }
 
 
 def _answers(answer: str, made: Statement) -> bool:

@@ -15,39 +15,29 @@ from typing import Any, Final
 
 from auditor.evidence import Asked, Entries, ErasureRow, LogFiles, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
+from auditor.manifests import FOLDER as FOLDER
+from auditor.manifests import MAX_MANIFEST_BYTES, Manifest, hour_of, list_in, map_in, map_of, number_in
+from auditor.manifests import decode_manifest as decode_manifest
 from tlog import cbor
 from tlog.certificates import Logged
-from tlog.cose import CWT_CLAIMS, CWT_ISS, KID, decode_sign1, verify_sign1
+from tlog.cose import decode_sign1, verify_sign1
 from tlog.errors import Error, MalformedError, VerificationError
 
-FOLDER: Final = "erasures/"
 NO_ENTRIES: Final = Entries(0)
-MAX_MANIFEST_BYTES: Final = 80 * 1024 * 1024
 COMPLETE: Final = "closed_complete"
 _NAME: Final = re.compile(r"erasures/([1-9][0-9]{0,17})\.cose")
 _NOTHING_ERASED: Final = frozenset({"executing", "abandoned"})
 _SECOND: Final = 1_000_000
-_HOUR: Final = 3600 * _SECOND
 _PARTS: Final = ("entry", "link", "link_salt", "content_hash")
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
-    """A manifest file, decoded; who signed it is judged apart."""
-
-    number: int
-    issuer: str
-    kid: bytes
-    document: Mapping[str, Any]
-    digest: bytes
-    raw: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class _Case:
-    """Everything there is about one erasure."""
+    """Everything there is about one manifest and its erasure, which may have several: the last one counts."""
 
     number: int
+    """Of the manifest; of the tombstone where there is none."""
+    last: bool
     tombstone: Statement | None
     announced: Statement | None
     """The statement that puts the digest of the manifest into the log."""
@@ -85,50 +75,51 @@ def check_erasures(
         findings += _check_signature(case, manifest, asked, entries)
         findings += _check_document(case, manifest, present)
     findings += _check_previous(manifests)
-    checked = Note("erasures", "tombstones compared with their manifests, both ways", len(cases))
+    tombstoned = sum(case.tombstone is not None and case.last for case in cases)
+    checked = Note("erasures", "tombstones compared with their manifests, both ways", tombstoned)
     not_checked = []
     if cases and not asked.trust.has("manifest"):
         text = "no manifest key is trusted: that the manifests are the operator's is not proved"
         not_checked.append(Note("manifests", text))
-    counts = {"tombstones": sum(case.tombstone is not None for case in cases), "manifests": len(manifests)}
+    counts = {"tombstones": tombstoned, "manifests": len(manifests)}
     return Outcome(tuple(findings), (checked,), tuple(not_checked), counts)
 
 
-def decode_manifest(data: bytes) -> Manifest:
-    """The manifest in a file, nothing of it verified; MalformedError if it is none."""
-    message = decode_sign1(data, max_bytes=MAX_MANIFEST_BYTES)
-    claims, kid = message.headers.get(CWT_CLAIMS), message.headers.get(KID)
-    if message.payload is None or not isinstance(claims, dict) or not isinstance(kid, bytes):
-        raise MalformedError("expected a manifest with its document, a kid and claims")
-    document = cbor.decode(message.payload, max_bytes=MAX_MANIFEST_BYTES)
-    issuer = claims.get(CWT_ISS)
-    if (
-        not isinstance(document, dict)
-        or type(document.get("number")) is not int
-        or not isinstance(issuer, str)
-    ):
-        raise MalformedError("expected the document of a manifest to be a map with a number")
-    whole: dict[str, Any] = {name: value for name, value in document.items() if isinstance(name, str)}
-    return Manifest(whole["number"], issuer, kid, whole, hashlib.sha256(data).digest(), data)
-
-
 def _cases(rows: StoreRows, statements: Sequence[Statement], files: LogFiles) -> list[_Case]:
+    """One for each manifest that there is or should be, and one for each tombstone that has none."""
     tombstones = _numbered(statements, "erase")
     announced = _numbered(statements, "manifest")
     listed = {row.tombstone: row for row in rows.erasures}
     named = set()
     if files.names is not None and rows.tenant_id is None:
         named = {int(match[1]) for name in files.names if (match := _NAME.fullmatch(name))}
-    return [
+    by_commitment = {one.row.commitment: one for one in tombstones.values()}
+    about = {
+        # The tombstone that it was announced for, else the one of its number.
+        number: by_commitment.get(_announced_for(announced.get(number))) or tombstones.get(number)
+        for number in named | announced.keys()
+    }
+    newest = {id(tombstone): number for number, tombstone in sorted(about.items())}
+    cases = [
         _Case(
             number,
-            tombstones.get(number),
+            tombstone is None or newest[id(tombstone)] == number,
+            tombstone,
             announced.get(number),
-            listed.get(tombstones[number].row.seq) if number in tombstones else None,
+            None if tombstone is None else listed.get(tombstone.row.seq),
             files.read(f"{FOLDER}{number}.cose"),
         )
-        for number in sorted(named | tombstones.keys() | announced.keys())
+        for number, tombstone in sorted(about.items())
     ]
+    without = ((number, one) for number, one in tombstones.items() if id(one) not in newest)
+    cases += [_Case(number, True, one, None, listed.get(one.row.seq), None) for number, one in without]
+    return cases
+
+
+def _announced_for(announced: Statement | None) -> bytes:
+    link = None if announced is None else announced.link
+    told = b"" if link is None else link.details.get("erasure")
+    return told if isinstance(told, bytes) else b""
 
 
 def _numbered(statements: Sequence[Statement], kind: str) -> dict[int, Statement]:
@@ -202,10 +193,11 @@ def _check_case(case: _Case, asked: Asked) -> Iterator[Finding]:
         yield Finding("ERASURE_STATE_FALSE", case.tombstone.row.place, what, {"number": case.number})
         return
     assert case.tombstone.link is not None
-    if (case.row.number, case.row.request) != (case.number, case.tombstone.link.details.get("request")):
+    details = case.tombstone.link.details
+    if (case.row.number, case.row.request) != (details.get("number"), details.get("request")):
         what = "The store's list of erasures has another number or request than the tombstone."
         yield Finding("ERASURE_STATE_FALSE", case.row.place, what)
-    if not _under_way(case, asked) and case.row.manifest != case.data:
+    if case.last and not _under_way(case, asked) and case.row.manifest != case.data:
         what = "The manifest in the store is not the one beside the tiles."
         yield Finding("MANIFEST_ALTERED", case.row.place, what)
 
@@ -265,26 +257,26 @@ def _check_document(case: _Case, manifest: Manifest, present: set[bytes]) -> Ite
     if case.tombstone is None or case.tombstone.link is None:
         return
     row, link = case.tombstone.row, case.tombstone.link
-    parts = _map(document, "tombstone")
+    parts = map_in(document, "tombstone")
     if any(parts.get(name) != getattr(row, name) for name in _PARTS):
         what = "The tombstone in the manifest is not the one in the store."
         yield Finding("MANIFEST_ALTERED", case.place, what)
     said = {
         "request": document.get("request"),
         "basis": document.get("basis"),
-        "guard": _map(document, "guard").get("disposition"),
+        "guard": map_in(document, "guard").get("disposition"),
     }
     if any(link.details.get(name) != value for name, value in said.items()):
         what = "Request, basis or guard in the manifest are not those of the tombstone."
         yield Finding("MANIFEST_ALTERED", case.place, what)
     targets = link.acts.get("erases", ())
-    scope = _map(document, "scope")
-    stated = _number(scope, "count") + _number(scope, "derived")
+    scope = map_in(document, "scope")
+    stated = number_in(scope, "count") + number_in(scope, "derived")
     if not stated == len(set(targets)) == link.details.get("count"):
         what = "The manifest counts other statements than the tombstone erases."
         evidence = {"manifest": stated, "tombstone": len(set(targets))}
         yield Finding("MANIFEST_INCOMPLETE", case.place, what, evidence)
-    if not any(_map_of(system).get("kind") == "store" for system in _list(document, "systems")):
+    if not any(map_of(system).get("kind") == "store" for system in list_in(document, "systems")):
         what = "The manifest does not say what became of the store itself."
         yield Finding("MANIFEST_INCOMPLETE", case.place, what)
     yield from _check_detail(case, document)
@@ -297,21 +289,21 @@ def _check_state(
     """`closed_complete` is said of an erasure only when everything was erased and every check was clean."""
     # Where retention has left nothing else, the hashes of retired values are what a request erases.
     hashes = (
-        _number(_map(document, "guard"), "entries")
-        if _map(document, "guard").get("disposition") == "erase"
+        number_in(map_in(document, "guard"), "entries")
+        if map_in(document, "guard").get("disposition") == "erase"
         else 0
     )
     if not targets and not hashes:
         what = "The erasure names no statement: it verified nothing."
         yield Finding("ERASURE_EMPTY_SCOPE", case.place, what)
-    if case.row is not None and case.row.state != document.get("state"):
+    if case.last and case.row is not None and case.row.state != document.get("state"):
         what = "The store calls the erasure by another state than its manifest."
         yield Finding("ERASURE_STATE_FALSE", case.row.place, what)
     if document.get("state") != COMPLETE:
         return
-    systems = [_map_of(system).get("result") for system in _list(document, "systems")]
-    checks = [_map_of(check).get("result") for check in _list(document, "checks")]
-    reasons = _list(document, "why") or _list(document, "exceptions")
+    systems = [map_of(system).get("result") for system in list_in(document, "systems")]
+    checks = [map_of(check).get("result") for check in list_in(document, "checks")]
+    reasons = list_in(document, "why") or list_in(document, "exceptions")
     unsound = [result for result in systems if result != "verified"]
     unsound += [result for result in checks if result != "clean"]
     if not (targets or hashes) or not systems or not checks or unsound or reasons:
@@ -325,13 +317,13 @@ def _check_state(
 
 def _check_detail(case: _Case, document: Mapping[str, Any]) -> Iterator[Finding]:
     """What the store noted of the erasure before its manifest was made is what the manifest says, to the hour."""
-    if case.row is None:
+    if case.row is None or not case.last:
         return
     try:
         detail = cbor.decode(case.row.detail, max_bytes=MAX_MANIFEST_BYTES)
     except MalformedError:
         detail = None
-    times = _map(document, "times")
+    times = map_in(document, "times")
     said = {
         "basis": document.get("basis"),
         "scope": document.get("scope"),
@@ -339,10 +331,10 @@ def _check_detail(case: _Case, document: Mapping[str, Any]) -> Iterator[Finding]
         "erased": document.get("erased"),
         "started_at": times.get("started_at"),
     }
-    noted = dict(_map_of(detail))
-    noted["started_at"] = _hour(noted.get("started_at"))
+    noted = dict(map_of(detail))
+    noted["started_at"] = hour_of(noted.get("started_at"))
     at = None if case.tombstone is None else case.tombstone.recorded_at
-    if noted != said or (at is not None and times.get("erased_at", _hour(at)) != _hour(at)):
+    if noted != said or (at is not None and times.get("erased_at", hour_of(at)) != hour_of(at)):
         what = "What the store noted of the erasure is not what its manifest says."
         yield Finding("ERASURE_STATE_FALSE", case.row.place, what)
 
@@ -367,26 +359,3 @@ def _check_tip(rows: StoreRows, cases: Sequence[_Case]) -> Iterator[Finding]:
     if rows.meta.get("erasure.manifest") != (cbor.encode(tips[-1]) if tips else None):
         what = "The store would chain the next manifest to another than the last one."
         yield Finding("FACT_ALTERED", "store.db meta erasure.manifest", what)
-
-
-def _map(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    return _map_of(document.get(name))
-
-
-def _map_of(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(document: Mapping[str, Any], name: str) -> list[Any]:
-    value = document.get(name)
-    return list(value) if isinstance(value, list | tuple) else []
-
-
-def _hour(microseconds: object) -> object:
-    """The beginning of the hour of a time, which is all that a manifest says of it."""
-    return microseconds - microseconds % _HOUR if type(microseconds) is int else microseconds
-
-
-def _number(values: Mapping[str, Any], name: str) -> int:
-    value = values.get(name)
-    return value if type(value) is int else 0

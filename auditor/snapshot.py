@@ -31,6 +31,7 @@ MAX_TRIES: Final = 50
 _TORN_TRIES: Final = 5
 _QUIET_NANOSECONDS: Final = 20_000_000
 _COPY_BYTES: Final = 4 * 1024 * 1024
+_WAL_BYTES: Final = 64 * 1024
 _LARGE_BYTES: Final = 1024 * 1024 * 1024
 _JOURNAL_MODE_BYTES: Final = (18, 20)
 
@@ -135,7 +136,7 @@ def _copy_once(home: Path, main: IO[bytes], wal: IO[bytes]) -> bool:
     if before is None or time.time_ns() - before.main[1] < _QUIET_NANOSECONDS:
         return False
     _copy(home / STORE, main)
-    _copy(home / WAL, wal)
+    _copy_backwards(home / WAL, wal)
     after = _state(home)
     return after is not None and (before.main, before.wal_header) == (after.main, after.wal_header)
 
@@ -180,6 +181,21 @@ def _copy(source: Path, target: IO[bytes]) -> None:
         while data := os.pread(descriptor, _COPY_BYTES, offset):
             os.pwrite(target.fileno(), data, offset)
             offset += len(data)
+
+
+def _copy_backwards(source: Path, target: IO[bytes]) -> None:
+    """Copy a write-ahead log from its end to its start.
+
+    It only grows while its generation lasts. So what is read of the front is never older than what was read of the
+    end, and the copy has no frame without all those before it.
+    """
+    os.ftruncate(target.fileno(), 0)
+    with _open(source) as descriptor:
+        if descriptor is None:
+            return
+        size = os.fstat(descriptor).st_size
+        for offset in range((size - 1) // _WAL_BYTES * _WAL_BYTES, -1, -_WAL_BYTES):
+            os.pwrite(target.fileno(), os.pread(descriptor, min(_WAL_BYTES, size - offset), offset), offset)
 
 
 @contextmanager

@@ -148,18 +148,20 @@ def _uncommitted_frames(wal: ByteSource, page_bytes: int, committed: int) -> tup
     if not page_bytes:
         return range(0), False
     salts = wal.read(0, fmt.WAL_HEADER_BYTES)[16:24]
-    frame = committed
+    size = page_bytes + fmt.FRAME_HEADER_BYTES
+    whole = max(0, wal.size_bytes - fmt.WAL_HEADER_BYTES) // size
+    end = committed
     torn = False
-    while True:
-        start = fmt.WAL_HEADER_BYTES + frame * (page_bytes + fmt.FRAME_HEADER_BYTES)
-        head = wal.read(start, fmt.FRAME_HEADER_BYTES)
-        own = head[8:16] == salts or head[8:] == bytes(16)
-        if len(head) < fmt.FRAME_HEADER_BYTES or head[:4] == bytes(4) or not own:
-            break
-        torn = torn or head[4:8] != bytes(4)
-        frame += 1
+    for frame in range(committed, whole):
+        head = wal.read(fmt.WAL_HEADER_BYTES + frame * size, fmt.FRAME_HEADER_BYTES)
+        own = head[:4] != bytes(4) and (head[8:16] == salts or head[8:] == bytes(16))
+        if own and frame == end:
+            end += 1
+            torn = torn or head[4:8] != bytes(4)
+        # One of this generation behind one that is not: what was between them is lost, or was not copied yet.
+        torn = torn or (head[8:16] == salts and frame >= end)
     # Where a commit is lost, what its frames hold is no longer there: nothing of it is excused as being under way.
-    return (range(0) if torn else range(committed, frame)), torn
+    return (range(0) if torn else range(committed, end)), torn
 
 
 def _committed_frames(wal: ByteSource) -> tuple[int, dict[int, int], int, int]:

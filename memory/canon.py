@@ -75,14 +75,18 @@ def text_words(text: str) -> frozenset[str]:
 
 
 def _words_of_key(key: str) -> list[str]:
-    text = _minus_pattern().sub(r"\1−", normal(key))
+    text = normal(key)
+    if "-" in text:
+        text = _minus_pattern().sub(r"\1−", text)
     words = [word for word in _separator_pattern().split(text) if word]
     return [fold_case(part) for word in words for part in _parts(word)]
 
 
 def _parts(word: str) -> list[str]:
     """The words of darkMode; iPhone, macOS and GitHub are one, as they are in lower case."""
-    return _capital_pattern().split(word) if _joined_pattern().fullmatch(word) else [word]
+    if word.islower() or not _joined_pattern().fullmatch(word):
+        return [word]
+    return _capital_pattern().split(word)
 
 
 @cache

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
+from pathlib import Path
 from typing import Any, Final
 
 from memory import wiring
@@ -12,6 +14,8 @@ from memory.principal import owner_from_environment
 from tlog.errors import MalformedError
 
 COMPLETE: Final = "closed_complete"
+_OPEN: Final = "inconclusive"
+_MAX_BYTES: Final = 64 * 1024 * 1024
 
 
 def add_command(subparsers: Any, name: str) -> None:
@@ -51,6 +55,11 @@ def _forget_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--guard", metavar="keep|erase", help="whether retired values stay refused")
     parser.add_argument("--reason", metavar="CODE", help="the ground, as a code: data_subject, operator, …")
     parser.add_argument("--confirm", metavar="TOKEN", help="the token of the preview: erase for good")
+    again = parser.add_argument_group("to look again after an erasure that ended inconclusive")
+    again.add_argument("--request", metavar="REFERENCE", help="of the erasure, as it was answered")
+    again.add_argument(
+        "--needles", metavar="FILE|-", help="words of what was erased, one a line; - is standard input"
+    )
 
 
 def _forget(memory: Any, args: argparse.Namespace) -> int:
@@ -58,6 +67,8 @@ def _forget(memory: Any, args: argparse.Namespace) -> int:
 
     given = {"id": args.id, "key": args.key, "subject": args.subject, "all": args.all or None}
     chosen = {name: value for name, value in given.items() if value is not None}
+    if args.request is not None or args.needles is not None:
+        return _look_again(memory, args, chosen)
     if len(chosen) != 1:
         raise MalformedError("expected exactly one of --id, --key, --subject and --all", code="usage")
     if "subject" in chosen:
@@ -70,6 +81,27 @@ def _forget(memory: Any, args: argparse.Namespace) -> int:
     answer = memory.forget(confirm=args.confirm, **chosen)
     show(args, answer, _done_text)
     return 0 if answer["state"] == COMPLETE else 1
+
+
+def _look_again(memory: Any, args: argparse.Namespace, chosen: dict[str, Any]) -> int:
+    others = (args.guard, args.reason, args.confirm)
+    if chosen or args.request is None or args.needles is None or any(one is not None for one in others):
+        raise MalformedError("expected --request with --needles and nothing else", code="usage")
+    answer = memory.look_again(args.request, _read_needles(args.needles))
+    show(args, answer, _done_text)
+    return 0 if answer["state"] == COMPLETE else 1
+
+
+def _read_needles(source: str) -> list[str]:
+    """The words to look for; they stay in memory, and in no argument list."""
+    try:
+        data = sys.stdin.buffer.read(_MAX_BYTES) if source == "-" else Path(source).read_bytes()[:_MAX_BYTES]
+        lines = data.decode("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise MalformedError(
+            "expected --needles to be a readable file of words in UTF-8, one a line"
+        ) from None
+    return [line.strip() for line in lines if line.strip()]
 
 
 def _preview_text(answer: Answer) -> str:
@@ -104,6 +136,11 @@ def _done_text(answer: Answer) -> str:
     ]
     # What the mentions are is said with how to finish.
     lines += [f"not complete: {why['text']}" for why in answer["why"] if why["code"] != "mentions_elsewhere"]
+    if answer["state"] == _OPEN:
+        lines.append(
+            "to look again, once what stood in the way is gone, with words of what was erased:"
+            f" muniment forget --request {answer['request']} --needles -"
+        )
     if answer["openings"]:
         lines.append(_openings_line(answer["openings"]))
     if answer["mentions"]:

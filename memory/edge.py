@@ -26,6 +26,8 @@ def check_text(value: object, name: str, max_bytes: int) -> str:
     """`value`, if it is valid Unicode with something visible in it, without NUL and not too long."""
     if not isinstance(value, str):
         raise MalformedError(f"expected {name} to be a text")
+    if len(value) <= max_bytes and value.isascii() and value.isprintable() and value.strip():
+        return value
     try:
         size = len(value.encode("utf-8"))
     except UnicodeEncodeError:

@@ -9,11 +9,9 @@ the erasing transaction: what somebody confirmed is what goes, or nothing does. 
 
 from __future__ import annotations
 
-import secrets
-import string
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from memory import erase_record as record
 from memory import erase_tenant, erase_token, store_erase, store_openings
@@ -26,7 +24,7 @@ from memory.erase_checks import (
     cover,
     watch_bystanders,
 )
-from memory.erase_needles import Needles, take_needles
+from memory.erase_needles import Needles, new_canary, take_needles
 from memory.erase_selection import (
     Disposition,
     Request,
@@ -50,8 +48,6 @@ if TYPE_CHECKING:
     from memory.rows import SelectedFact
     from memory.store_read import Snapshot
     from memory.store_write import Txn
-
-_CANARY_CHARACTERS: Final = 24
 
 
 def _no_failure(_: str) -> None:
@@ -222,7 +218,7 @@ def _run(parts: Parts, principal: Principal, plan: _Plan, failpoint: Callable[[s
         failpoint("verified")
         finished = record.finish(parts, erased.number, outcome)
         failpoint("finished")
-    return _answer(parts, finished, started.mentions)
+    return describe(parts, finished, started.mentions)
 
 
 def _start(parts: Parts, principal: Principal, plan: _Plan) -> _Started:
@@ -251,7 +247,7 @@ def _start(parts: Parts, principal: Principal, plan: _Plan) -> _Started:
             "started_at": parts.clock(),
             "erased": {},
         }
-        draft, canary = record.Draft(new_number(), detail), _canary()
+        draft, canary = record.Draft(new_number(), detail), new_canary()
         record.start(txn, draft, canary)
         return _Started(
             scope=scope,
@@ -326,7 +322,8 @@ def _verify(parts: Parts, plan: _Plan, started: _Started, erased: _Erased) -> re
     return record.Outcome(tuple(systems), checks, keys)
 
 
-def _answer(parts: Parts, finished: record.Finished, mentions: tuple[SelectedFact, ...]) -> dict[str, Any]:
+def describe(parts: Parts, finished: record.Finished, mentions: tuple[SelectedFact, ...]) -> dict[str, Any]:
+    """What a finished erasure is answered with; `mentions` are the records beside it that name its subject."""
     document = finished.document
     residue = next(check for check in document["checks"] if check["check"] == "residue")
     hits = {"found": residue.get("residue", [])}
@@ -371,7 +368,3 @@ def _mentions(
 ) -> tuple[SelectedFact, ...] | None:
     """Other records that name the subject; a request about somebody is not complete without that search."""
     return mentioned(view, scope, request, selection) if request.kind == "subject" else None
-
-
-def _canary() -> str:
-    return "".join(secrets.choice(string.ascii_lowercase) for _ in range(_CANARY_CHARACTERS))

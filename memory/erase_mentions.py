@@ -17,42 +17,34 @@ from memory.canon_text import folded
 FIELDS: Final = ("text", "key", "value", "subject", "source")
 _SEPARATORS: Final = r"\s/\\_:|>,;.-"
 _BETWEEN: Final = f"[{_SEPARATORS}]{{1,3}}"
+# Between fields: no word goes on over it, and no name has its parts on both sides of it.
+_BESIDE: Final = " = "
 
 
 class Mentions:
-    """Tells which contents mention one of some names."""
+    """Tells which contents mention one of some names: each a pattern, and a part that is in whatever matches it."""
 
-    def __init__(self, patterns: Iterable[str], parts: Iterable[str]) -> None:
-        self._patterns = tuple(re.compile(pattern) for pattern in dict.fromkeys(patterns))
-        self._parts = tuple(dict.fromkeys(parts))
+    def __init__(self, names: Iterable[tuple[str, str]]) -> None:
+        self._names = tuple((part, re.compile(pattern)) for pattern, part in dict.fromkeys(names))
 
     def __bool__(self) -> bool:
-        return bool(self._patterns)
-
-    def may_be(self, encoded: bytes) -> bool:
-        """Whether an encoded content can mention one: what is in none of its bytes is in none of its fields."""
-        # Texts stand in CBOR as their UTF-8, and what is between them is dropped or does no harm.
-        whole = folded(encoded.decode("utf-8", "ignore"))
-        return any(part in whole for part in self._parts)
+        return bool(self._names)
 
     def __call__(self, content: Mapping[str, Any]) -> bool:
         """Whether a content mentions one of the names."""
-        fields = [folded(str(content[name])) for name in FIELDS if content.get(name)]
-        return any(_has_word(field, pattern) for pattern in self._patterns for field in fields)
+        text = folded(_BESIDE.join(str(content[name]) for name in FIELDS if content.get(name)))
+        return any(part in text and _has_word(text, pattern) for part, pattern in self._names)
 
 
 def mentions_of_subjects(names: Iterable[str]) -> Mentions:
     """Mentions of these names, whatever separates their parts."""
     split = [parts for name in names if (parts := _parts(folded(name)))]
-    return Mentions(
-        (_BETWEEN.join(map(re.escape, parts)) for parts in split), (max(p, key=len) for p in split)
-    )
+    return Mentions((_BETWEEN.join(map(re.escape, parts)), max(parts, key=len)) for parts in split)
 
 
 def mentions_of_values(values: Iterable[str]) -> Mentions:
     """Mentions of these values, as they are written."""
-    texts = [text for value in values if (text := folded(value))]
-    return Mentions(map(re.escape, texts), texts)
+    return Mentions((re.escape(text), text) for value in values if (text := folded(value)))
 
 
 def _parts(name: str) -> list[str]:

@@ -12,6 +12,8 @@ record all of whose words are such, the scan says nothing: that no free byte is 
 from __future__ import annotations
 
 import math
+import secrets
+import string
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 FIELDS: Final = ("text", "value", "key", "subject", "source", "reason", "tenant", "agent", "client")
 PIECE_CHARACTERS: Final = 64
 PIECES: Final = 16
+_CANARY_CHARACTERS: Final = 24
 _LONG_CHARACTERS: Final = 200
 # A needle that random bytes show by chance more often than once in so many scans is too short for them.
 _CHANCE: Final = 10_000
@@ -81,6 +84,17 @@ def take_needles(view: Snapshot, selection: Selection, names: Sequence[str]) -> 
         for word in _pieces(name):
             words.setdefault(word, len(words))
     return Needles(tuple(words), tuple(salts), tuple(records))
+
+
+def needles_given(words: Sequence[str]) -> Needles:
+    """Words that somebody gave again, taken together as what one record said."""
+    pieces = tuple(dict.fromkeys(piece for word in words for piece in _pieces(word)))
+    return Needles(pieces, (), (tuple(range(len(pieces))),))
+
+
+def new_canary() -> str:
+    """Letters that nobody has written: a scan that does not find them where they were put has shown nothing."""
+    return "".join(secrets.choice(string.ascii_lowercase) for _ in range(_CANARY_CHARACTERS))
 
 
 def _words_of(content: Mapping[str, Any], fields: Sequence[str]) -> Iterator[str]:

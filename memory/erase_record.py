@@ -19,6 +19,7 @@ from memory.erase_checks import Check, check, check_free_space, check_structure
 from memory.layout import CHECKPOINT
 from memory.manifest import SCHEMA, decode_manifest, manifest_digest, sign_manifest
 from memory.manifest_fields import MAX_ITEMS
+from memory.recovery import EXECUTING, LAST_MANIFEST, last_manifest, manifest_path
 from memory.times import whole_hour
 from tlog import cbor
 from tlog.errors import MalformedError, UnavailableError
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 LOCK: Final = "erase"
 CHECKPOINT_SECONDS: Final = 10.0
-_EXECUTING: Final = "erasure.executing"  # [request, what is known of it]; 0 for none
-_MANIFEST: Final = "erasure.manifest"  # [number, digest] of the last manifest
 _CANARY: Final = "erasure.canary"  # random letters for the scan to find
 _MAX_DETAIL_BYTES: Final = 1 << 20
 _LIMITS: Final = (
@@ -75,13 +74,18 @@ class Draft:
 
 def start(txn: Txn, draft: Draft, canary: str) -> None:
     """Makes it durable that an erasure is executing, once the transaction commits."""
-    txn.set_meta(_EXECUTING, cbor.encode([draft.request, dict(draft.detail)]))
+    txn.set_meta(EXECUTING, cbor.encode([draft.request, dict(draft.detail)]))
+    plant(txn, canary)
+
+
+def plant(txn: Txn, canary: str) -> None:
+    """Puts the letters that the next scan has to find where it has to find them."""
     txn.set_meta(_CANARY, canary)
 
 
 def abandon(txn: Txn) -> None:
     """Ends an erasure that has deleted nothing."""
-    txn.set_meta(_EXECUTING, 0)
+    txn.set_meta(EXECUTING, 0)
 
 
 def add_tombstone(
@@ -122,8 +126,8 @@ def finish(parts: Parts, number: int, outcome: Outcome) -> Finished:
         if row is None or row.tombstone_seq is None:
             raise MalformedError("expected an erasure whose tombstone is written")
         tombstone = view.event_by_seq(row.tombstone_seq)
-        manifest_number, previous = _last(view)
-        recipients = store_openings.recipients_of(view, row.tenant_id, _targets(view, row))
+        manifest_number, previous = last_manifest(view)
+        recipients = store_openings.recipients_of(view, row.tenant_id, targets_of(view, row))
     assert tombstone is not None
     document = _document(parts, row, tombstone, outcome) | {"number": manifest_number + 1}
     if recipients:
@@ -142,19 +146,14 @@ def finish(parts: Parts, number: int, outcome: Outcome) -> Finished:
             details={"number": manifest_number + 1, "erasure": tombstone.commitment, "digest": digest},
         )
         store_erase.update_erasure(txn, number, state=document["state"], manifest=data)
-        txn.set_meta(_MANIFEST, cbor.encode([manifest_number + 1, digest]))
-        txn.set_meta(_EXECUTING, 0)
+        txn.set_meta(LAST_MANIFEST, cbor.encode([manifest_number + 1, digest]))
+        txn.set_meta(EXECUTING, 0)
     file = manifest_path(manifest_number + 1)
     home.create_public_file(file, data)
     if all(system["result"] == "verified" for system in outcome.systems):
         # Pages written since the scan carry no erased content, and leave the write-ahead log all the same.
         parts.store.checkpoint_truncate(0.0)
     return Finished(document, file)
-
-
-def manifest_path(number: int) -> str:
-    """Where a manifest lies in the public files of the log."""
-    return f"erasures/{number}.cose"
 
 
 def truncate_wal(parts: Parts) -> dict[str, Any]:
@@ -171,10 +170,8 @@ def truncate_wal(parts: Parts) -> dict[str, Any]:
 # After a crash
 
 
-def recover_if_needed(parts: Parts) -> None:
-    """Finishes what a crash left of an erasure, unless another process is at it; else returns at once."""
-    if not _needs_recovery(parts):
-        return
+def recover_if_free(parts: Parts) -> None:
+    """Finishes what a crash left of an erasure, unless another process is at it."""
     try:
         with parts.home.files.lock(LOCK, 0.0):
             recover(parts)
@@ -186,7 +183,7 @@ def recover_if_needed(parts: Parts) -> None:
 def recover(parts: Parts) -> None:
     """Finishes what a crash left of an erasure. The lock of erasures must be held."""
     with parts.store.read() as view:
-        executing = bool(view.meta(_EXECUTING))
+        executing = bool(view.meta(EXECUTING))
         row = view.last_erasure()
     if executing and row is not None and row.state == store_erase.EXECUTING:
         finish(parts, row.number, _structural_outcome(parts, row))
@@ -194,32 +191,23 @@ def recover(parts: Parts) -> None:
         with parts.store.write() as txn:
             abandon(txn)
     with parts.store.read() as view:
-        last, _ = _last(view)
+        last, digest = last_manifest(view)
         lost = last > 0 and not parts.home.has_public_file(manifest_path(last))
-        data = _last_manifest(view) if lost else None
+        data = _signed(view, digest) if lost else None
     if data is not None:
         parts.home.create_public_file(manifest_path(last), data)
 
 
-def _needs_recovery(parts: Parts) -> bool:
-    with parts.store.read() as view:
-        executing = bool(view.meta(_EXECUTING))
-        last, _ = _last(view)
-    return executing or (last > 0 and not parts.home.has_public_file(manifest_path(last)))
-
-
-def _last_manifest(view: Snapshot) -> bytes | None:
-    """The last manifest that was signed: that of the newest record which has one."""
-    row = view.last_erasure()
-    while row is not None and row.manifest is None:
-        row = view.erasure(row.number - 1)
-    return row.manifest if row is not None else None
+def _signed(view: Snapshot, digest: bytes | None) -> bytes | None:
+    """The manifest with this digest, if it is the last one of its request."""
+    signed = (row.manifest for row in reversed(view.erasures()) if row.manifest is not None)
+    return next((data for data in signed if manifest_digest(data) == digest), None)
 
 
 def _structural_outcome(parts: Parts, row: ErasureRow) -> Outcome:
     """All that can be checked once the needles are lost: that the rows are gone, and nothing is between those left."""
     with parts.store.read() as view:
-        targets = _targets(view, row)
+        targets = targets_of(view, row)
         structure = check_structure(view, targets)
     keys = erase_tenant.destroy_key(parts, row.tenant_id)
     residue = check("residue", "not_run", {}, ["crash_before_scan"])
@@ -227,7 +215,7 @@ def _structural_outcome(parts: Parts, row: ErasureRow) -> Outcome:
     return Outcome(systems, (structure, residue, check_free_space(parts.home)), keys)
 
 
-def _targets(view: Snapshot, row: ErasureRow) -> tuple[int, ...]:
+def targets_of(view: Snapshot, row: ErasureRow) -> tuple[int, ...]:
     """The numbers of the statements that an erasure took."""
     tombstone = view.event_by_seq(row.tombstone_seq or 0)
     assert tombstone is not None
@@ -321,18 +309,6 @@ def decode_detail(data: bytes) -> dict[str, Any]:
     detail = cbor.decode(data, max_bytes=_MAX_DETAIL_BYTES)
     assert isinstance(detail, dict)
     return detail  # type: ignore[return-value]  # written by `start`, with text keys
-
-
-def _last(view: Snapshot) -> tuple[int, bytes | None]:
-    """Number and digest of the last manifest; 0 and None before the first."""
-    value = view.meta(_MANIFEST)
-    if not isinstance(value, bytes):
-        return 0, None
-    pair = cbor.decode(value, max_bytes=64)
-    assert isinstance(pair, list)  # written by `finish`
-    number, digest = pair
-    assert isinstance(number, int) and isinstance(digest, bytes)
-    return number, digest
 
 
 def _tools() -> dict[str, str]:

@@ -276,10 +276,7 @@ def mentioned(
     mentions = _sought(request, selection)
     if not mentions:
         return ()
-    found = store_erase.select_where(
-        view, scope.tenant_id, scope.agent_tag, mentions.may_be, set(selection.seqs)
-    )
-    return tuple(fact for fact in found if mentions(fact.content))
+    return store_erase.select_where(view, scope.tenant_id, scope.agent_tag, mentions, set(selection.seqs))
 
 
 def _sought(request: Request, selection: Selection) -> Mentions:

@@ -159,12 +159,15 @@ class _View:
 
 
 def _view(proposal: Proposal, known: Known) -> _View:
+    start = known.now if proposal.valid_from is None else proposal.valid_from
+    if not known.facts:
+        return _View(proposal, known, start, (), (), (), proposal.many)
     standing = [fact for fact in known.facts if fact.status in ("active", "conflict")]
     current, displaced = _standing_at(standing, known.now)
     return _View(
         proposal=proposal,
         known=known,
-        start=known.now if proposal.valid_from is None else proposal.valid_from,
+        start=start,
         current=current,
         displaced=displaced,
         coming=tuple(fact for fact in standing if fact.valid_from > known.now),

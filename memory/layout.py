@@ -33,7 +33,6 @@ from memory.home_names import (
     STORE,
     TRUST,
 )
-from memory.key_list import make_trust_of
 from tlog.errors import MalformedError, RefusedError, UnavailableError
 from tlog.keys import load_log_key, make_cose_key, make_log_key, make_secret
 from tlog.storage import DirectoryStorage
@@ -56,7 +55,6 @@ __all__ = [
     "TRUST",
     "make_home",
     "make_private_file",
-    "make_trust_of",
     "own_policy",
     "require_private",
     "write_policy",
@@ -169,4 +167,6 @@ def write_policy(files: DirectoryStorage, folder: Path, config: Config, policy: 
 
 def write_trust(files: DirectoryStorage, folder: Path, config: Config, policy: Policy) -> None:
     """Returns once the trust file is durable."""
+    from memory.key_list import make_trust_of
+
     files.replace(TRUST, make_trust_of(folder, config, policy).text.encode("utf-8", "surrogateescape"))

@@ -47,6 +47,8 @@ def still_said(facts: Iterable[FactRow], now: int) -> list[str]:
 
 def is_retired(view: Snapshot, scope: Scope, key_tag: bytes, said: str, now: int) -> bool:
     """Whether a key has moved on from what a write says."""
+    if not store_ledger.has_moved_on(view, scope.tenant_id, key_tag):
+        return False
     tags = (scope.value_tag(form) for form in canon.value_forms(said))
     return any(store_ledger.has_retired(view, scope.tenant_id, key_tag, tag, now) for tag in tags)
 

@@ -89,6 +89,7 @@ COUNTS: Final = frozenset(
         "files",
         "bytes",
         "needles",
+        "needles_given",
         "needles_shared",
         "needles_not_searchable",
         "records_not_covered",

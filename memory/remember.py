@@ -7,8 +7,7 @@ is stored, retired, refused or held is a statement; what agrees writes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory import canon, edge, guard, ledger, requests
 from memory.answers import Answer, receipts, value_of
@@ -41,8 +40,7 @@ _STATUS_OF: Final[Mapping[str, Status]] = {
 }
 
 
-@dataclass(frozen=True)
-class _Write:
+class _Write(NamedTuple):
     """A write on its way: who writes what, in which scope and transaction, and the caller's view of the key."""
 
     parts: Parts
@@ -67,8 +65,7 @@ class _Write:
         return tuple(fact for fact in self.facts if fact.status in STANDING)
 
 
-@dataclass(frozen=True)
-class _Written:
+class _Written(NamedTuple):
     """What a write came to: the statement that it made or agrees with, and that statement's place in the log."""
 
     answer: Answer

@@ -7,8 +7,9 @@ value, and only as long as the records that the refusal protects are the same.
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
-import secrets
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -79,7 +80,7 @@ def replay(view: Snapshot, scope: Scope, request: Request) -> tuple[Answer, Even
     made = view.event_by_seq(row.seq)
     if not row.body_tag or made is None or made.content is None:
         raise RefusedError("what this request made has been erased", code="erased")
-    if not secrets.compare_digest(row.body_tag, request.body_tag):
+    if not hmac.compare_digest(row.body_tag, request.body_tag):
         raise RefusedError(
             "this idempotency key was used with another body; use a new key for another write",
             code="idempotency_conflict",
@@ -103,7 +104,7 @@ def issue_token(
     now: int,
 ) -> str:
     """A token that lifts this refusal, once, within TOKEN_SECONDS."""
-    token = secrets.token_hex(_TOKEN_BYTES)
+    token = os.urandom(_TOKEN_BYTES).hex()
     bound = _bound(scope, principal, refusal.commitment, proposal, standing)
     txn.drop_expired_tokens(now)
     txn.add_token(
@@ -130,7 +131,7 @@ def redeem_token(
     if taken is None or refusal is None:
         raise _invalid()
     bound = _bound(scope, principal, refusal.commitment, proposal, standing)
-    if not secrets.compare_digest(taken.bound, bound):
+    if not hmac.compare_digest(taken.bound, bound):
         raise _invalid()
     return refusal.commitment
 

@@ -1,16 +1,14 @@
-"""What the store hands out: rows as frozen values, never a cursor."""
+"""What the store hands out: rows as tuples with names, never a cursor. One is made for each row that is read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from memory.model import Status, fact_id
 
 
-@dataclass(frozen=True, slots=True)
-class TenantRow:
+class TenantRow(NamedTuple):
     """A tenant: its row id, and the random number that stands for it in links."""
 
     id: int
@@ -18,8 +16,7 @@ class TenantRow:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class EventRow:
+class EventRow(NamedTuple):
     """One statement. `content` and `content_salt` are None once it is erased; `entry_index` until it is logged."""
 
     seq: int
@@ -40,8 +37,7 @@ class EventRow:
         return fact_id(self.commitment)
 
 
-@dataclass(frozen=True, slots=True)
-class OutboxRow:
+class OutboxRow(NamedTuple):
     """A statement that is not in the log yet."""
 
     seq: int
@@ -49,8 +45,7 @@ class OutboxRow:
     entry: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class FactRow:
+class FactRow(NamedTuple):
     """One write whose content is still there, with its place in the fold."""
 
     seq: int
@@ -74,8 +69,7 @@ class FactRow:
         return fact_id(self.commitment)
 
 
-@dataclass(frozen=True, slots=True)
-class ActRow:
+class ActRow(NamedTuple):
     """One act of a statement on another; `recorded_at` is None once the acting statement is erased."""
 
     seq: int
@@ -85,8 +79,7 @@ class ActRow:
     recorded_at: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class SelectedFact:
+class SelectedFact(NamedTuple):
     """A fact that an erasure or a retention would remove."""
 
     seq: int
@@ -100,8 +93,7 @@ class SelectedFact:
         return fact_id(self.commitment)
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRow:
+class TokenRow(NamedTuple):
     """A single-use token that was redeemed: what it was bound to, and the refusal it lifts."""
 
     purpose: str
@@ -110,8 +102,7 @@ class TokenRow:
     expires_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class ConflictRow:
+class ConflictRow(NamedTuple):
     """A disagreement: the statement that opened it, and the one that closed it."""
 
     seq: int
@@ -125,8 +116,7 @@ class ConflictRow:
         return fact_id(self.commitment)
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerHit:
+class LedgerHit(NamedTuple):
     """A retired value that was looked for, and a key that it was retired for."""
 
     value_tag: bytes
@@ -134,8 +124,7 @@ class LedgerHit:
     name_tags: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerRow:
+class LedgerRow(NamedTuple):
     """A value that a key retires, as keyed hashes. `source_seq` is the fact that held it."""
 
     agent_tag: bytes
@@ -148,8 +137,7 @@ class LedgerRow:
     source_seq: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class IdempotencyRow:
+class IdempotencyRow(NamedTuple):
     """What an idempotency key was used for; an empty `body_tag` means that the statement is erased."""
 
     body_tag: bytes
@@ -157,8 +145,7 @@ class IdempotencyRow:
     answer: str
 
 
-@dataclass(frozen=True, slots=True)
-class ErasureRow:
+class ErasureRow(NamedTuple):
     """One erasure: `state` is executing or done; `detail` is dCBOR without content."""
 
     number: int

@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import log
 from typing import Any, Final
 
@@ -31,16 +32,6 @@ _UNIT: Final = 1 << 20
 _IN_KEY: Final = 2, 5
 """What a word counts for in addition, as a fraction, where it stands in key, subject or value."""
 
-_UNSEGMENTED: Final = re.compile(
-    "["
-    "\u0e01-\u0e5b\u0e81-\u0edf"  # Thai, Lao
-    "\u1000-\u109f\u1780-\u17ff"  # Myanmar, Khmer
-    "\u1100-\u11ff\uac00-\ud7ff"  # Hangul
-    "\u3005-\u3007\u3031-\u3035\u3041-\u309f\u30a1-\u30ff\u31f0-\u31ff"  # Japanese marks, Hiragana, Katakana
-    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
-    "]+"
-)
-_ASCII_WORD: Final = re.compile(r"[A-Za-z0-9]+")
 # Dropped from queries alone: the index has every word, for a query may be made of nothing else.
 _STOP_WORDS: Final = (
     "a about after again all also am an and any are as at be because been before being both but by "
@@ -125,26 +116,27 @@ def rank(
 def index_words(text: str) -> list[str]:
     """The words of a text under which it is found, each of them one for the tokenizer of the index."""
     if text.isascii():
-        return _ASCII_WORD.findall(text)
+        return _ascii_word().findall(text)
     plain = _plain(text)
-    grams = [gram for run in _UNSEGMENTED.findall(plain) for gram in _index_grams(run)]
+    grams = [gram for run in _unsegmented().findall(plain) for gram in _index_grams(run)]
     return [*_spaced(plain), *grams]
 
 
 def query_words(query: str) -> list[str]:
     """The words that a query asks for; one that ends in an asterisk asks for what begins so."""
     if query.isascii():
-        words, grams = _distinct(_ASCII_WORD.findall(query)), []
+        words, grams = _distinct(_ascii_word().findall(query)), []
     else:
         plain = _plain(query)
         words = _distinct(_spaced(plain))
-        grams = _distinct(gram for run in _UNSEGMENTED.findall(plain) for gram in _query_grams(run))
+        grams = _distinct(gram for run in _unsegmented().findall(plain) for gram in _query_grams(run))
     telling = [word for word in words if word.lower() not in STOP_WORDS]
     return [*(telling if telling or grams else words), *grams]
 
 
 def _column(scope: str, text: str) -> str:
-    words = index_words(text)
+    # Once is enough: the index notes that a column has a word, not how often.
+    words = dict.fromkeys(index_words(text))
     return f"{scope}{f' {scope}'.join(words)}" if words else ""
 
 
@@ -158,7 +150,25 @@ def _plain(text: str) -> str:
 
 def _spaced(plain: str) -> list[str]:
     """The words that stand between spaces."""
-    return _UNSEGMENTED.sub(" ", plain).split()
+    return _unsegmented().sub(" ", plain).split()
+
+
+@cache
+def _ascii_word() -> re.Pattern[str]:
+    return re.compile(r"[A-Za-z0-9]+")
+
+
+@cache
+def _unsegmented() -> re.Pattern[str]:
+    return re.compile(
+        "["
+        "\u0e01-\u0e5b\u0e81-\u0edf"  # Thai, Lao
+        "\u1000-\u109f\u1780-\u17ff"  # Myanmar, Khmer
+        "\u1100-\u11ff\uac00-\ud7ff"  # Hangul
+        "\u3005-\u3007\u3031-\u3035\u3041-\u309f\u30a1-\u30ff\u31f0-\u31ff"  # Japanese marks and syllables
+        "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+        "]+"
+    )
 
 
 class _Plain(dict[int, str]):

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from memory import reads, review
+from memory import reads
 from memory.answers import Answer
 from memory.edge import check_flag
 from memory.model import Principal
-from memory.remember import remember
 from memory.times import parse_duration
 
 if TYPE_CHECKING:
@@ -72,10 +71,14 @@ class Memory:
             "reason": reason,
             "wait": wait,
         }
+        from memory.remember import remember
+
         return remember(self._parts, self._principal, arguments)
 
     def retract(self, id: str) -> Answer:
         """The fact is no longer true, and nothing stands in its place."""
+        from memory import review
+
         return review.retract(self._parts, self._principal, id)
 
     # Reading
@@ -128,6 +131,8 @@ class Memory:
 
     def resolve(self, conflict: str, keep: str) -> Answer:
         """One fact of a conflict holds; the others are superseded."""
+        from memory import review
+
         return review.resolve(self._parts, self._principal, conflict, keep)
 
     def review(self) -> Answer:
@@ -136,14 +141,20 @@ class Memory:
 
     def confirm(self, id: str) -> Answer:
         """A held fact is served from now on."""
+        from memory import review
+
         return review.confirm(self._parts, self._principal, id)
 
     def discard(self, id: str) -> Answer:
         """A held or refused write is dropped."""
+        from memory import review
+
         return review.discard(self._parts, self._principal, id)
 
     def reaffirm(self, id: str, reason: str | None = None) -> Answer:
         """A refused value holds again, says a person with that right."""
+        from memory import review
+
         return review.reaffirm(self._parts, self._principal, id, reason)
 
     # Erasing
@@ -197,6 +208,12 @@ class Memory:
             guard=guard,
             reason=reason,
         )
+
+    def look_again(self, request: str, needles: Sequence[str]) -> Answer:
+        """What a further scan of an inconclusive erasure finds of words that are given again, as a further manifest."""
+        from memory.erase_again import look_again
+
+        return look_again(self._parts, self._principal, request, needles)
 
     def retention(self, superseded_older_than: str, apply: bool = False) -> Answer:
         """How many facts were superseded so long ago; with `apply` they are erased, their values stay refused."""

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -39,6 +38,11 @@ _PRAGMAS: Final[tuple[tuple[str, str, object], ...]] = (
     ("secure_delete", "ON", 1),
     ("temp_store", "MEMORY", 2),
     ("foreign_keys", "ON", 1),
+    # In KiB: enough for the pages that hashes scatter writes over, in a store of some ten thousand facts.
+    ("cache_size", "-16384", -16384),
+    # The pages that one checkpoint copies are the same for many writes. As many as one table of the index of the
+    # write-ahead log has room for, so that finding a page in it stays one look.
+    ("wal_autocheckpoint", "4000", 4000),
     ("max_page_count", str(vfs.MAX_PAGES), vfs.MAX_PAGES),
 )
 
@@ -103,18 +107,20 @@ class Store:
 
     @contextmanager
     def _connection(self) -> Iterator[apsw.Connection]:
-        with _translated(self.path):
+        connection = None
+        try:
             connection = self._take() or _patiently(lambda: _connect(self.path))
-            try:
-                yield connection
-            except apsw.Error:
-                # Whatever failed below, the next transaction starts from a fresh connection.
+            yield connection
+        except apsw.Error as error:
+            # Whatever failed below, the next transaction starts from a fresh connection.
+            if connection is not None:
                 connection.close(True)
-                raise
-            except BaseException:
+            raise _translated(error, self.path) from None
+        except BaseException:
+            if connection is not None:
                 self._give(connection)
-                raise
-            self._give(connection)
+            raise
+        self._give(connection)
 
     def _take(self) -> apsw.Connection | None:
         with self._idle_lock:
@@ -136,13 +142,15 @@ def open_store(path: Path, vault: Vault) -> Store:
     if apsw.SQLITE_VERSION_NUMBER < _MIN_SQLITE:
         raise UnavailableError("expected SQLite 3.42 or newer in apsw", code="sqlite_too_old")
     store = Store(path, vault)
-    with _translated(path):
+    try:
         connection = _patiently(lambda: _connect(path))
         try:
             _patiently(lambda: _ensure_schema(connection))
         except BaseException:
             connection.close(True)
             raise
+    except apsw.Error as error:
+        raise _translated(error, path) from None
     store._give(connection)
     return store
 
@@ -197,6 +205,8 @@ def _ensure_schema(connection: apsw.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         if not _has_schema(connection):
+            from importlib import resources
+
             connection.execute(resources.files("memory").joinpath("schema.sql").read_text("utf-8"))
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -241,27 +251,21 @@ def _roll_back(connection: apsw.Connection) -> None:
         connection.execute("ROLLBACK")
 
 
-@contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    """Turns what SQLite says about the file, the disk or a lock into errors that say what to do."""
-    try:
-        yield
-    except (apsw.BusyError, apsw.LockedError):
-        raise UnavailableError(
+def _translated(error: apsw.Error, path: Path) -> Exception:
+    """What SQLite says about the file, the disk or a lock, as an error that says what to do; else as it is."""
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return UnavailableError(
             "the store is busy with another writer; try again", code="busy", retry_after_seconds=1
-        ) from None
-    except apsw.FullError:
-        raise UnavailableError("the disk is full; nothing was stored", code="disk_full") from None
-    except (apsw.ReadOnlyError, apsw.PermissionsError, apsw.CantOpenError):
-        raise MalformedError(f"expected a home that can be written: {_why_not(path)}") from None
-    except (apsw.NotADBError, apsw.CorruptError):
-        raise VerificationError(
-            "the store file is damaged; nothing was changed", code="store_damaged"
-        ) from None
-    except apsw.IOError:
-        raise UnavailableError(
-            "the disk failed under the store; nothing was stored", code="disk_error"
-        ) from None
+        )
+    if isinstance(error, apsw.FullError):
+        return UnavailableError("the disk is full; nothing was stored", code="disk_full")
+    if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError | apsw.CantOpenError):
+        return MalformedError(f"expected a home that can be written: {_why_not(path)}")
+    if isinstance(error, apsw.NotADBError | apsw.CorruptError):
+        return VerificationError("the store file is damaged; nothing was changed", code="store_damaged")
+    if isinstance(error, apsw.IOError):
+        return UnavailableError("the disk failed under the store; nothing was stored", code="disk_error")
+    return error
 
 
 def _why_not(path: Path) -> str:

@@ -7,7 +7,7 @@ the content; so the content goes last. What remains of a statement is free of co
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from memory.event import decode_content
 from memory.rows import SelectedFact
@@ -82,10 +82,10 @@ def select_where(
     view: Snapshot,
     tenant_id: int,
     agent_tag: bytes,
-    may_be: Callable[[bytes], bool],
+    wanted: Callable[[Mapping[str, Any]], bool],
     exclude: Collection[int],
 ) -> tuple[SelectedFact, ...]:
-    """Other facts of a scope of which `may_be` says so by the bytes of their content.
+    """Other facts of a scope whose content is wanted, in order.
 
     Reads every content of the scope: a preview may take its time, an index of substrings would be one more
     thing to erase.
@@ -93,11 +93,12 @@ def select_where(
     rows = view.rows(
         f"{_SELECTED} WHERE f.tenant = ? AND f.agent_tag = ? ORDER BY f.seq", tenant_id, agent_tag
     )
-    return tuple(
+    decoded = (
         SelectedFact(seq, commitment, status, decode_content(encoded))
         for seq, commitment, status, encoded in rows
-        if seq not in exclude and may_be(encoded)
+        if seq not in exclude
     )
+    return tuple(fact for fact in decoded if wanted(fact.content))
 
 
 def acting_seqs(view: Snapshot, tenant_id: int, seqs: Collection[int]) -> tuple[int, ...]:

@@ -20,6 +20,12 @@ _HITS: Final = f"""
 """
 
 
+def has_moved_on(view: Snapshot, tenant_id: int, key_tag: bytes) -> bool:
+    """Whether the ledger holds any value for a key."""
+    row = view.one("SELECT 1 FROM ledger WHERE tenant = ? AND key_tag = ? LIMIT 1", tenant_id, key_tag)
+    return row is not None
+
+
 def has_retired(view: Snapshot, tenant_id: int, key_tag: bytes, value_tag: bytes, now: int) -> bool:
     """Whether the ledger holds a value for a key."""
     row = view.one(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from memory.event import COMMITMENT_BYTES, Link, decode_content, decode_link
@@ -207,12 +208,7 @@ class Snapshot:
                 f"{_FACT} WHERE f.tenant = ? AND f.key_tag = ? ORDER BY f.seq", tenant_id, key_tag
             )
         else:
-            rows = self.rows(
-                f"{_FACT} WHERE f.tenant = ? AND f.key_tag = ? AND f.status IN ({_marks(statuses)}) ORDER BY f.seq",
-                tenant_id,
-                key_tag,
-                *statuses,
-            )
+            rows = self.rows(_of_key(len(statuses)), tenant_id, key_tag, *statuses)
         return tuple(_fact(row) for row in rows)
 
     def facts_of_status(
@@ -369,6 +365,13 @@ class Snapshot:
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """All rows of a statement."""
         return self.connection.execute(sql, values).fetchall()
+
+
+@cache
+def _of_key(statuses: int) -> str:
+    """The facts of a key with one of so many statuses."""
+    marks = ", ".join("?" * statuses)
+    return f"{_FACT} WHERE f.tenant = ? AND f.key_tag = ? AND f.status IN ({marks}) ORDER BY f.seq"
 
 
 def _fact(row: tuple[Any, ...]) -> FactRow:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory import event
 from memory.rows import EventRow, TenantRow, TokenRow
@@ -40,8 +39,7 @@ _ENDS: Final = frozenset({"retires", "retracts"})
 _STARTS: Final = frozenset({"confirms", "lifts"})
 
 
-@dataclass(frozen=True, slots=True)
-class NewFact:
+class NewFact(NamedTuple):
     """The row of a write, as the fold of the statements up to now has it."""
 
     agent_tag: bytes

@@ -243,7 +243,8 @@ def _end_of_erased(
         if ended.by is None:
             return ended.at
         if ended.by in facts:
-            return facts[ended.by].valid_from
+            # What was kept instead, when a conflict was settled, may have begun before it.
+            return max(facts[ended.by].valid_from, ended.at)
         commitment = ended.by
     return None
 

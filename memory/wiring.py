@@ -28,7 +28,6 @@ from memory.layout import (
     TRUST,
     make_home,
     make_private_file,
-    make_trust_of,
     own_policy,
     require_private,
     require_store,
@@ -126,8 +125,8 @@ class Home:
 
     @cached_property
     def _parts(self) -> Parts:
-        from memory.erase_record import recover_if_needed
         from memory.parts import Parts
+        from memory.recovery import recover_if_needed
         from memory.store import open_store
         from memory.vault import Vault
 
@@ -279,6 +278,8 @@ class Home:
 
     def trust(self) -> Trust:
         """What a verifier who believes this home would write down: its keys and its policy."""
+        from memory.key_list import make_trust_of
+
         return make_trust_of(self.path, self.config, self.policy())
 
     def set_policy(self, text: str, same_operator: tuple[str, ...] | None = None) -> Policy:

@@ -201,6 +201,7 @@ class FileIndex:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+        self._recent = _Recent()
 
     def _throw_away(self) -> None:
         self.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -115,7 +116,16 @@ _keys: tuple[CoseKey, ...]
 
 def _begin(open_reader: Callable[[], PathReader], encoded: Sequence[bytes]) -> None:
     global _read, _keys
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _read, _keys = open_reader(), tuple(map(decode_key, encoded))
+
+
+def _end_with_parent() -> None:
+    """Ends this process when the one that began it is gone, which a killed one does not see to itself."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _replay_range(start: int, end: int) -> Piece:

@@ -804,6 +804,23 @@ def test_a_log_that_grew_since_it_was_listed_is_whole(copy: Any) -> None:
     assert {(each.code, each.where) for each in outcome.findings} == {("LOG_TRUNCATED", f"log {needed}")}
 
 
+def test_a_partial_tile_that_was_pruned_since_is_read_from_the_full_one(copy: Any) -> None:
+    """A log may drop a partial tile once the full one stands, while an audit keeps to the head before."""
+    entries = [os.urandom(40) for _ in range(300)]
+    rewrite_log(copy, entries[:200])
+    head = (copy.home / "log" / "checkpoint").read_bytes()
+    listed = folder_files(copy.home / "log")
+    rewrite_log(copy, entries)
+    assert not (copy.home / "log" / Tile(None, 0, 200).path).exists()
+    files = replace(listed, read=lambda path: head if path == "checkpoint" else listed.read(path))
+    asked = Asked(copy.trust, time.time_ns() // 1000)
+    _, verified = check_checkpoint(files, asked)
+    assert verified is not None
+    outcome, read = check_tree(files, verified, asked)
+    assert outcome.findings == ()
+    assert (read.proved, read.size) == (True, 200)
+
+
 # Hostile evidence
 
 

@@ -17,11 +17,13 @@ from auditor.erasure import check_erasures, decode_manifest
 from auditor.evidence import (
     ActRow,
     Asked,
+    ConflictRow,
     Entries,
     ErasureRow,
     EventRow,
     FactRow,
     LogFiles,
+    RequestRow,
     Statement,
     StoreRows,
     TenantRow,
@@ -355,6 +357,30 @@ def test_conflicts_are_open_as_long_as_facts_are_in_them(world: World) -> None:
     assert places(found) == {("FACT_ALTERED", "store.db facts seq 1")}
 
 
+@pytest.mark.parametrize("closed_by", [None, 2])
+def test_a_conflict_without_a_fact_of_its_key_still_has_the_hash_of_the_key(
+    world: World, closed_by: int | None
+) -> None:
+    world.add(details={"outcome": "conflict"})
+    row = ConflictRow(1, 1, b"k" * 32, closed_by)
+    world.facts[1] = replace(world.facts[1], status="superseded", key_tag=b"k" * 32)
+    if closed_by is not None:
+        assert checks_caches.check_caches(world.rows(conflicts=(row,)), world.statements()).findings == ()
+    world.facts.clear()
+    found = checks_caches.check_caches(world.rows(conflicts=(row,)), world.statements())
+    assert ("RESIDUE_ROW", "store.db conflicts seq 1") in places(found)
+
+
+@pytest.mark.parametrize("guard", ["keep", "erase", "expire"])
+def test_the_hash_of_an_erased_request_is_there_only_where_it_was_kept(world: World, guard: str) -> None:
+    made = world.add()
+    world.add("erase", {"erases": [made]}, {"number": 1, "count": 1, "guard": guard})
+    world.erase(1)
+    rows = world.rows(requests=(RequestRow(1, 1, 1, b"", ""),))
+    found = places(checks_caches.check_caches(rows, world.statements()))
+    assert found == (set() if guard == "keep" else {("RESIDUE_ROW", "store.db idempotency row 1")})
+
+
 def keyed(world: World, value: str, retires: bytes | None = None, **more: Any) -> bytes:
     acts: dict[str, list[bytes]] = {} if retires is None else {"retires": [retires]}
     return world.add(
@@ -373,6 +399,11 @@ def test_a_retired_value_that_comes_back_is_found(world: World) -> None:
     second = keyed(world, "Hamburg", first)
     keyed(world, "Berlin", second)
     assert returned(world) == {("RETIRED_RETURNED", "store.db events seq 3")}
+
+
+def test_returned_values_are_looked_for_in_every_store(world: World, asked: Asked) -> None:
+    keyed(world, "Berlin", keyed(world, "Hamburg", keyed(world, "Berlin")))
+    assert ("RETIRED_RETURNED", "store.db events seq 3") in check(world, asked)
 
 
 def test_a_retracted_value_that_comes_back_is_found(world: World) -> None:

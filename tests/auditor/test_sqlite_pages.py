@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
 import time
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from auditor import snapshot as snapshot_module
 from auditor import sqlite_format as fmt
 from auditor.checks_pages import Live, check_structure
 from auditor.snapshot import copy_store, read_only
@@ -318,6 +320,56 @@ def test_a_snapshot_is_of_one_state(tmp_path: Path) -> None:
         with copy_store(tmp_path) as snapshot, read_only(snapshot.pages()) as copy:
             assert copy.execute("SELECT count(*) FROM contents").fetchall() == [(5 * turn + 5,)]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["store.db", "store.db-shm", "store.db-wal"]
+    connection.close()
+
+
+def test_a_log_that_grows_while_it_is_copied_is_copied_without_a_gap(
+    unsettled: tuple[Path, apsw.Connection, set[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Frames of an older generation are overwritten in place, so nothing but the order of reading tells."""
+    path, connection, _ = unsettled
+    grown = path.with_name("store.db-wal").read_bytes()
+    commits = [at + 4120 for at in range(32, len(grown) - 4119, 4120) if grown[at + 4 : at + 8] != bytes(4)]
+    begun = next(at for at in commits if at > len(grown) // 3)
+    older = bytearray(grown)
+    for at in range(begun, len(grown) - 4119, 4120):
+        older[at + 8 : at + 16] = b"older..."
+    folder = tmp_path / "busy"
+    folder.mkdir()
+    (folder / "store.db").write_bytes(path.read_bytes())
+    wal = folder / "store.db-wal"
+    wal.write_bytes(older)
+    os.utime(folder / "store.db", (1, 1))
+    read = os.pread
+    reads = 0
+    chunks = -(-len(grown) // snapshot_module._WAL_BYTES)
+    assert chunks > 4, "it is read in too few pieces, so nothing is tested"
+
+    def grow(descriptor: int, size: int, offset: int) -> bytes:
+        nonlocal reads
+        data = read(descriptor, size, offset)
+        if size > fmt.WAL_HEADER_BYTES and os.readlink(f"/proc/self/fd/{descriptor}") == str(wal):
+            reads += 1
+            if reads == chunks // 2:
+                wal.write_bytes(grown)
+        return data
+
+    monkeypatch.setattr(snapshot_module.os, "pread", grow)
+    with copy_store(folder) as snapshot:
+        pages = snapshot.pages()
+    assert reads == chunks, "it had to be copied again"
+    assert not pages.torn
+    assert max(pages.newest.values()) >= begun - 4096
+    connection.close()
+
+
+def test_a_frame_behind_a_gap_is_told(unsettled: tuple[Path, apsw.Connection, set[int]]) -> None:
+    path, connection, _ = unsettled
+    main, wal = Bytes(path.read_bytes()), bytearray(path.with_name("store.db-wal").read_bytes())
+    assert not open_pages(main, Bytes(bytes(wal))).torn
+    middle = 32 + 4120 * (len(wal) // 4120 // 2)
+    wal[middle + 8 : middle + 16] = b"older..."
+    assert open_pages(main, Bytes(bytes(wal))).torn
     connection.close()
 
 

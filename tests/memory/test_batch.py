@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -192,3 +193,60 @@ def test_our_own_bug_is_answered_as_internal_without_content(
     assert code(failed) == "internal"
     assert "secret" not in failed["error"]["message"]
     assert after["ok"]
+
+
+CASES = Path(__file__).resolve().parent.parent / "vectors" / "guard_cases.jsonl"
+NOW = re.compile(r"\$now([+-]\d+)")
+
+
+class Clock:
+    """A clock that moves a second with each line, and more where a case waits."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_900_000_000
+
+    def __call__(self) -> int:
+        return self.seconds * 1_000_000
+
+
+def played(case: dict[str, Any], ask: Callable[[dict[str, Any]], dict[str, Any]], clock: Clock) -> list[str]:
+    """What came out other than wanted. Each case has tenants of its own, so all of them can share a store."""
+    given: dict[str, Any] = {"$last": ""}
+    wrong = []
+    for number, step in enumerate(case["steps"]):
+        clock.seconds += step.get("seconds", 1)
+        if step["op"] == "wait":
+            continue
+        line = {
+            name: given.get(value, value) if isinstance(value, str) else value for name, value in step.items()
+        }
+        for name, value in step.items():
+            relative = NOW.fullmatch(value) if isinstance(value, str) else None
+            if relative is not None:
+                line[name] = clock.seconds + int(relative[1])
+        want = line.pop("want", {})
+        answer = ask({**line, "as": f"{case['id']} {line['as']}"})
+        result = answer.get("result") or {"outcome": "error"}
+        given |= {"$last": result.get("reaffirm") or given["$last"], f"$id{number}": result.get("id")}
+        seen = result | {"ok": answer["ok"], "active": len(result.get("active", ()))}
+        seen["count"] = len(result.get("conflicts", ()))
+        wrong += [f"{case['id']} step {number}: {name}" for name in want if seen.get(name) != want[name]]
+    return wrong
+
+
+def test_the_guard_cases_hold_in_a_store(tmp_path: Path) -> None:
+    """As in benchmarks/guard_cases.py, but for what erases: that is a process for each."""
+    clock = Clock()
+    cases = [json.loads(line) for line in CASES.read_text("utf-8").splitlines()]
+    chosen = [case for case in cases if all(step["op"] != "retention" for step in case["steps"])]
+    assert len(chosen) > 450
+    with wiring.open_home(tmp_path / "home", clock=clock) as home:
+
+        def ask(line: dict[str, Any]) -> dict[str, Any]:
+            written: list[str] = []
+            run_batch([json.dumps(line)], written.append, home, True, OWNER)
+            answer: dict[str, Any] = json.loads(written[0])
+            return answer
+
+        wrong = [problem for case in chosen for problem in played(case, ask, clock)]
+    assert wrong == []

@@ -262,6 +262,16 @@ def test_a_subject_is_found_in_every_form_of_unicode(home: wiring.Home, spelling
     assert forget(home, subject=ZOE)["state"] == "closed_partial"
 
 
+def test_a_name_is_one_field_s_and_not_put_together_of_two(home: wiring.Home) -> None:
+    write(home, "The badge is red.", key="badge", value="red", subject=DANA)
+    write(home, "It was said by Dana", key="scully", value="Scully", source="Dana")
+    write(home, "Dana = Scully, he wrote.")
+    assert home.memory(ME).forget_preview(subject=DANA)["preview"]["mentions"] == []
+    note = write(home, "The call was short.", source="Dana Scully, by telephone")
+    mentions = home.memory(ME).forget_preview(subject=DANA)["preview"]["mentions"]
+    assert [one["id"] for one in mentions] == [note["id"]]
+
+
 def test_a_name_in_a_script_without_spaces_is_found_in_all_widths(home: wiring.Home) -> None:
     write(home, "名札は赤い。", key="名札", value="赤", subject="山田ﾀﾛｳ")
     note = write(home, "今日は山田タロウさんが来た。")
@@ -680,7 +690,7 @@ def test_a_canary_that_is_not_found_makes_the_scan_worth_nothing(
     home: wiring.Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_week(home)
-    monkeypatch.setattr(erase, "_canary", lambda: "q" * 24)
+    monkeypatch.setattr(erase, "new_canary", lambda: "q" * 24)
     start = erase_record.start
     monkeypatch.setattr(erase_record, "start", lambda txn, draft, canary: start(txn, draft, "z" * 24))
     answer = forget(home, subject=DANA)

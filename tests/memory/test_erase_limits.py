@@ -74,6 +74,20 @@ def test_a_record_that_cannot_be_looked_for_is_covered_by_the_check_of_free_spac
     assert "needles_not_searchable" in manifest.document["limits"]
 
 
+def test_each_record_is_covered_by_its_own_words_or_not_at_all(home: wiring.Home) -> None:
+    ids = [
+        write(home, text, key=key, value=value)["id"]
+        for text, key, value in (
+            ("Dana Scully lives in Elm Street.", "dana/address", "Elm Street"),
+            ("A 7.", "a", "7"),
+            ("A 9.", "b", "9"),
+            ("Dana Scully has a dog.", "dana/pet", "a dog"),
+        )
+    ]
+    counts = check_of(manifest_of(home, forget(home, id=ids)), "residue")["counts"]
+    assert counts["records_not_covered"] == 2
+
+
 def test_a_record_that_can_be_looked_for_is_not_called_uncovered(home: wiring.Home) -> None:
     write(home, "Dana Scully lives in Elm Street.", key="dana/address", value="Elm Street")
     manifest = manifest_of(home, forget(home, key="dana/address"))

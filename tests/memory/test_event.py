@@ -77,6 +77,9 @@ def same(left: Any, right: Any) -> bool:
 @example(content={"a": "\ud800"})
 @example(content={"a": ["\ud800"], "b": 1 << 64})
 @example(content={"flags": ("a", "b")})
+@example(content={"b": 1 << 64})
+@example(content={"b": -(1 << 64) - 1})
+@example(content={"b": -(1 << 64), "c": (1 << 64) - 1})
 def test_what_is_written_is_what_the_encoder_writes(content: dict[Any, Any]) -> None:
     given = {name: value for name, value in content.items() if value is not None}
     assert outcome(event.encode_content, content) == outcome(cbor.encode, given)

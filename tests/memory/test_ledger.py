@@ -278,4 +278,13 @@ def test_what_was_retired_meanwhile_counts(me: Memory, home: Home, monkeypatch: 
         return found
 
     monkeypatch.setattr(ledger, "read_text", then_retire)
+    readings: list[str] = []
+    init = canon.Reading.__init__
+
+    def counted(reading: canon.Reading, text: str) -> None:
+        readings.append(text)
+        init(reading, text)
+
+    monkeypatch.setattr(canon.Reading, "__init__", counted)
     assert outcome(me.remember("I think svc is in the old hall")) == ("held", "possible_echo")
+    assert len(readings) == 1

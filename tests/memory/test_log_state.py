@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from memory import answers, mcp_tools, wiring
+from memory.cli import main
 from memory.model import SCOPES, Principal
 from memory.service import Memory
 from memory.wiring import Home
@@ -80,6 +81,24 @@ def test_what_the_policy_s_witnesses_cosigned_is_witnessed(
     me.publish()
     me.remember("it is b", key="other", value="b")
     assert (state(me, "k"), state(me, "other")) == ("witnessed", "pending")
+
+
+def test_what_a_witnessed_checkpoint_does_not_cover_is_not_witnessed(
+    me: Memory, ask_witness: Callable[..., None], home: Home
+) -> None:
+    ask_witness()
+    me.remember("it is a", key="k", value="a")
+    me.publish()
+    me.remember("it is b", key="other", value="b")
+    cosign_of, home.cosign_of = home.cosign_of, lambda _: lambda *_: ()
+    home.close()
+    with pytest.raises(UnavailableError):
+        home.publish()
+    assert (state(home.memory(ME), "k"), state(home.memory(ME), "other")) == ("witnessed", "logged")
+    home.cosign_of = cosign_of
+    home.close()
+    home.publish()
+    assert state(home.memory(ME), "other") == "witnessed"
 
 
 def test_another_witness_asked_for_later_has_not_cosigned(
@@ -204,3 +223,18 @@ def test_waiting_for_witnesses_in_vain_is_temporary_and_the_write_stands(
     assert logged["receipt"]["state"] == "logged"
     with pytest.raises(UnavailableError):
         me.remember("it is a", key="k", value="a", wait="witnessed")
+
+
+def test_the_command_says_by_its_exit_code_what_became_of_waiting(
+    home: Home, ask_witness: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(text: str, wait: str) -> int:
+        code = main(["remember", text, "--wait", wait, "--json", "--home", str(home.path)])
+        capsys.readouterr()
+        return code
+
+    assert (run("it is a", "witnessed"), run("it is a", "logged")) == (2, 0)
+    # Nobody answers where this witness is said to be.
+    ask_witness()
+    assert (run("it is b", "witnessed"), run("it is c", "logged")) == (3, 0)
+    assert home.memory(ME).status()["store"]["statements"] == 3

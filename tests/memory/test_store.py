@@ -485,9 +485,10 @@ def test_the_scope_is_part_of_every_match(store: Store) -> None:
 
 
 def test_words_of_a_key_weigh_more(store: Store) -> None:
-    text = stored(store, "the region was mentioned once")
     key = stored(store, "it was mentioned once", key="region")
-    assert found(store, "region") == [key.seq, text.seq]
+    value = stored(store, "it was mentioned twice", key="place", value="a region")
+    text = stored(store, "the region was mentioned once")
+    assert found(store, "region") == [value.seq, key.seq, text.seq]
 
 
 # Tokens

@@ -201,6 +201,22 @@ def test_two_erased_facts_in_a_row_are_bridged() -> None:
     assert served(events, 40) == [4]
 
 
+def test_what_was_kept_instead_of_an_erased_fact_may_have_begun_before_it() -> None:
+    """A conflict was settled for the older side: that does not tell when the erased side took over from others."""
+    events = [
+        write(1, valid_from=0),
+        write(2, client="tablet", many=True),
+        write(3, "conflict", retires=[1], conflicts=[2]),
+        act(4, "resolve", keeps=[2], retires=[3]),
+        write(5, valid_from=-10),
+    ]
+    assert served(events, 25) == [1, 2]
+    left = [*events[:2], erased(events[2]), *events[3:]]
+    for at in (5, 25, 39):
+        assert asked(left, at).content_erased and 5 not in served(left, at)
+    assert served(left, 40) == [2, 5]
+
+
 def test_an_erasure_hides_in_every_past_belief_too() -> None:
     events = [CHAIN[0], erased(CHAIN[1]), act(9, "erase", erases=[2])]
     assert asked(events, 25, 25) == Answer((), content_erased=True)
@@ -316,7 +332,16 @@ def slow_end(
     for fact in facts:
         if fact.commitment == by:
             return slow_state(fact, [], seen)[1], False
-    return slow_end(by, facts, seen)[0], True
+    return slow_over(by, facts, seen), True
+
+
+def slow_over(commitment: bytes, facts: Sequence[TimelineEvent], seen: Sequence[TimelineEvent]) -> int | None:
+    """From when on an erased fact surely held no more: it had been ended by then, and what followed had begun."""
+    last = [e for e in seen if any(commitment in e.acts.get(name, ()) for name in ("retires", "retracts"))]
+    bound, hidden = slow_end(commitment, facts, seen)
+    if not last or hidden or bound is None:
+        return bound
+    return max(bound, slow_time(last[-1], seen))
 
 
 def slow_time(event: TimelineEvent, seen: Sequence[TimelineEvent]) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -145,7 +145,7 @@ def _erase(world: World, now: list[int]) -> None:
     world.home.publish()
     kept = {row.seq: row for row in world.rows}
     world.rows = tuple(
-        replace(kept.get(row.seq, row), entry_index=row.entry_index) for row in _rows(world.home)
+        kept.get(row.seq, row)._replace(entry_index=row.entry_index) for row in _rows(world.home)
     )
 
 

@@ -25,7 +25,7 @@ PURE = {
     "witness": "decide wire",
     "memory": "canon canon_dates canon_names canon_numbers canon_spans canon_text canon_types canon_units"
     " model event guard timeline chain home_names manifest opening import_jsonl mcp_tools provenance_text",
-    "auditor": "checks encodings erasure report",
+    "auditor": "checks encodings erasure manifests report",
 }
 IMPURE = {
     "sqlite3",

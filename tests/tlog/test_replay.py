@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -26,6 +30,7 @@ SIGNER = make_signer(Ed25519PrivateKey.from_private_bytes(b"\x01" * 32))
 OTHER = make_signer(Ed25519PrivateKey.from_private_bytes(b"\x02" * 32))
 ES256 = make_signer(ec.derive_private_key(7, ec.SECP256R1()))
 STRANGER = make_signer(Ed25519PrivateKey.from_private_bytes(b"\x03" * 32))
+Found = TypeVar("Found")
 KEYS = (SIGNER.key, OTHER.key, ES256.key)
 
 
@@ -119,6 +124,47 @@ def test_a_log_is_replayed_by_processes(folder: Path, size: int) -> None:
     replayed = replay_log(partial(folder_reader, folder), size, KEYS, 2)
     faults = tuple(Fault(index, "signature") for index in BAD if index < size)
     assert replayed == Replayed(size, root_of(ENTRIES[:size]), faults)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="lists the children of a process in /proc")
+def test_its_processes_end_with_a_process_that_is_killed() -> None:
+    code = (
+        "import time; from functools import partial; from tlog.replay import replay_log\n"
+        "from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey\n"
+        "from tlog.cose_keys import make_signer\n"
+        "key = make_signer(Ed25519PrivateKey.generate()).key\n"
+        "if __name__ == '__main__':\n"
+        "    replay_log(partial(time.sleep, 600), 1 << 20, [key], 2)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code]) as parent:
+        children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+        begun = _awaited(
+            lambda: begun if len(begun := _sleeping(children.read_text().split())) == 2 else None
+        )
+        parent.kill()
+        parent.wait()
+    assert _awaited(lambda: all(map(_ended, begun)))
+
+
+def _sleeping(children: Sequence[str]) -> list[str]:
+    """Those that have come to what `open_reader` does: they have a second thread by then."""
+    return [child for child in children if len(list(Path(f"/proc/{child}/task").glob("*"))) > 1]
+
+
+def _ended(process: str) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def _awaited(found: Callable[[], Found | None]) -> Found:
+    for _ in range(1500):
+        result = found()
+        if result:
+            return result
+        time.sleep(0.02)
+    raise AssertionError("nothing came of it")
 
 
 def test_an_empty_log_has_the_empty_root(tmp_path: Path) -> None:

@@ -1,0 +1,138 @@
+"""Looks again after an erasure that ended inconclusive, for words that whoever asks gives again.
+
+What the first scan looked for was in memory alone. So a request whose scan a crash prevented, or that a reader or
+a file stood in the way of, stays inconclusive until somebody who knows what was erased says it again. Nothing is
+deleted here. What is found is a further manifest of the same request, which stands beside the ones before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from memory import erase_record as record
+from memory import erase_tenant, store_erase
+from memory.erase import describe
+from memory.erase_checks import check_free_space, check_residue, check_structure, cover
+from memory.erase_needles import needles_given, new_canary
+from memory.manifest import decode_manifest
+from memory.model import Principal
+from memory.principal import require
+from memory.scope import open_scope
+from tlog.errors import MalformedError, RefusedError
+
+if TYPE_CHECKING:
+    from memory.erase_checks import Check
+    from memory.parts import Parts
+    from memory.rows import ErasureRow
+    from memory.store_read import Snapshot
+
+MAX_NEEDLES: Final = 10_000
+MAX_NEEDLE_BYTES: Final = 4096
+_REQUEST: Final = re.compile(r"[0-9a-f]{32}|[1-9][0-9]{0,17}")
+_REFERENCE_CHARACTERS: Final = 32
+_OPEN: Final = "inconclusive"
+# What a later look cannot undo: the records beside the erased ones were compared when they were known.
+_STAYS: Final = frozenset({"bystanders"})
+
+
+@dataclass(frozen=True)
+class _Request:
+    """An erasure that is looked after again: its row, what it took, and the checks that stay as they were."""
+
+    row: ErasureRow
+    targets: tuple[int, ...]
+    stays: tuple[Check, ...]
+
+
+def look_again(
+    parts: Parts, principal: Principal, request: object, needles: Sequence[object]
+) -> dict[str, Any]:
+    """What `forget` answers, for a request that was inconclusive.
+
+    `request` is its reference, 32 hexadecimal digits, or the number of its last manifest. `needles` are words of
+    what was erased; they stay in memory. Raises RefusedError with code `wrong_status` if the request is closed.
+    """
+    require(principal, "memory:forget")
+    reference, words = _check_request(request), _check_needles(needles)
+    with parts.home.files.lock(record.LOCK):
+        record.recover(parts)
+        with parts.store.read() as view:
+            found = _find(view, parts, principal, reference)
+        canary = new_canary()
+        with parts.store.write() as txn:
+            record.plant(txn, canary)
+        finished = record.finish(parts, found.row.number, _look(parts, found, words, canary))
+    return describe(parts, finished, ())
+
+
+def _look(parts: Parts, found: _Request, words: tuple[str, ...], canary: str) -> record.Outcome:
+    row, targets = found.row, found.targets
+    detail = record.decode_detail(row.detail)
+    wal = record.truncate_wal(parts)
+    with parts.store.read() as view:
+        structure = check_structure(view, targets)
+        left = store_erase.ledger_of(view, row.tenant_id, seqs=targets)
+    keys = erase_tenant.destroy_key(parts, row.tenant_id)
+    residue = check_residue(parts.home, parts.store, needles_given(words), canary)
+    residue["counts"]["needles_given"] = len(words)
+    free_space = check_free_space(parts.home)
+    systems = [record.store_system(len(targets), len(targets), structure), wal]
+    if detail["guard"]["disposition"] == "erase":
+        result = {"result": "failed", "why": ["content_present"]} if left else {"result": "verified"}
+        systems.append({"kind": "ledger", "method": "delete", "erased": detail["guard"]["entries"]} | result)
+    checks = (structure, *found.stays, cover(residue, free_space), free_space)
+    return record.Outcome(tuple(systems), checks, keys)
+
+
+def _find(view: Snapshot, parts: Parts, principal: Principal, reference: str) -> _Request:
+    """The erasure of a request of the caller's tenant, or of one that has no name any more, for its owner."""
+    scope = open_scope(view, parts.vault, principal)
+    row = next((one for one in view.erasures() if _is(one, reference)), None)
+    if row is None or row.tombstone_seq is None or row.manifest is None:
+        raise _unknown()
+    nameless = not view.tenant_by_id(row.tenant_id).name and "memory:purge" in principal.scopes
+    if not nameless and (scope is None or scope.tenant_id != row.tenant_id):
+        raise _unknown()
+    if row.state != _OPEN:
+        raise RefusedError(
+            f"expected a request that is inconclusive; this one is {row.state}", code="wrong_status"
+        )
+    before = decode_manifest(row.manifest).document["checks"]
+    stays = tuple(check for check in before if check["check"] in _STAYS)
+    return _Request(row, record.targets_of(view, row), stays)
+
+
+def _unknown() -> MalformedError:
+    return MalformedError("expected the reference of an erasure of this tenant", code="unknown_id")
+
+
+def _is(row: ErasureRow, reference: str) -> bool:
+    if len(reference) == _REFERENCE_CHARACTERS:
+        return row.request.hex() == reference
+    return row.manifest is not None and decode_manifest(row.manifest).number == int(reference)
+
+
+def _check_request(request: object) -> str:
+    if not isinstance(request, str) or not _REQUEST.fullmatch(request):
+        raise MalformedError(
+            "expected request to be the reference of an erasure, 32 hexadecimal digits, or the number of its manifest"
+        )
+    return request
+
+
+def _check_needles(needles: Sequence[object]) -> tuple[str, ...]:
+    words = [one.strip() for one in needles if isinstance(one, str)]
+    words = [one for one in words if one]
+    if not 1 <= len(needles) <= MAX_NEEDLES or len(words) != len(needles):
+        raise MalformedError(f"expected 1 to {MAX_NEEDLES} words of what was erased, none of them blank")
+    for word in words:
+        try:
+            size = len(word.encode("utf-8"))
+        except UnicodeEncodeError:
+            raise MalformedError("expected the words to be valid Unicode") from None
+        if size > MAX_NEEDLE_BYTES:
+            raise MalformedError(f"expected words of at most {MAX_NEEDLE_BYTES} bytes")
+    return tuple(dict.fromkeys(words))
