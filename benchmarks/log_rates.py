@@ -346,6 +346,8 @@ def main() -> int:
         "--folder", type=Path, help="where the logs are written; it says which disk is measured"
     )
     args = parser.parse_args()
+    if args.folder is not None:
+        args.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="log-rates-", dir=args.folder) as name:
         place = Path(name)
         peers, skipped = ({}, {}) if args.only_ours else installed(place)

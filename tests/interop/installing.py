@@ -88,9 +88,14 @@ def environment(folder: Path, package: str, *versions: str) -> Path:
     """The bin folder of a fresh virtual environment with the package."""
     place = folder / "environment"
     install([python(*versions), "-m", "venv", "--clear", str(place)], f"an environment for {package}")
-    pip = [str(place / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-    install([*pip, "install", "--quiet", package], package)
+    install_package(place, package)
     return place / "bin"
+
+
+def install_package(place: Path, *what: str) -> None:
+    """Installs packages into a virtual environment; the last of them names the peer in errors."""
+    pip = [str(place / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+    install([*pip, "install", "--quiet", *what], what[-1])
 
 
 def node_modules(folder: Path, package: str) -> Path:

@@ -26,6 +26,7 @@ import peer_go
 import peer_go_log
 import peer_mldsa
 import peer_scitt
+import peer_scittles
 import peer_transmute
 import peer_witness
 from installing import CannotInstall, Tool
@@ -60,6 +61,7 @@ PEERS = (
     Peer("@transmute/cose", peer_transmute.install, peer_transmute.CHECKS),
     Peer("aics-witness", peer_witness.install, peer_witness.CHECKS),
     Peer("@noble/post-quantum", peer_mldsa.install, peer_mldsa.CHECKS),
+    Peer("scittles", peer_scittles.install, peer_scittles.CHECKS),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import select
 import signal
 import time
 from collections import Counter
@@ -26,6 +27,7 @@ from tlog.storage import DirectoryStorage
 
 ORIGIN = "example.org/log"
 FAILPOINTS = ("staged", "committed", "tiles", "integrated", "dropped", "signed", "cosigned", "published")
+ROUNDS = int(os.environ.get("MUNIMENT_CRASH_ROUNDS", "20"))
 # Each of these begins or ends a step that a crash may cut: all that changes a file system goes through them.
 SYSTEM_CALLS = ("fsync", "link", "rename", "unlink", "write", "mkdir")
 
@@ -246,22 +248,32 @@ def test_killed_at_random_with_two_processes_at_work(tmp_path: Path, signer: Not
             batch = [*range(first + start_at, first + start_at + 40), *range(rival, rival + 20)]
             run_batches(made, [batch], tell)
 
-    for round_ in range(20):
+    def enough() -> bool:
+        """Whether the rounds have seen what they are for: on a busy machine a child may die before it says a thing."""
+        said = sum(len(one.acknowledged) for one in heard), sum(len(one.published) for one in heard)
+        return said[0] > 10 * ROUNDS and said[1] > 5
+
+    began = time.monotonic()
+    run_batches(open_at(tmp_path, settings(signer)), [range(-60, 0)], lambda line: None)
+    step = time.monotonic() - began  # what a batch takes here today
+    for round_ in itertools.count():
+        if round_ >= ROUNDS and enough():
+            break
+        assert round_ < 20 * ROUNDS, "the processes never came to acknowledge and publish"
         first, second = next(numbers), next(numbers)
         children = [
             start(partial(work, first, second)),
             start(partial(work, second, first)),
         ]
-        time.sleep(chance.uniform(0.02, 0.2))
+        select.select([reading for _, reading in children], [], [], 20)
+        time.sleep(chance.uniform(0, 4) * step)
         for child, _ in children:
             os.kill(child, signal.SIGKILL)
         heard += [hear(child, reading)[0] for child, reading in children]
         if round_ % 5 == 4:
             require_sound(tmp_path, settings(signer), heard)
     log = require_sound(tmp_path, settings(signer), heard)
-    assert sum(len(one.acknowledged) for one in heard) > 200
     assert len({index for one in heard for _, index in one.acknowledged}) <= log.head().size
-    assert sum(len(one.published) for one in heard) > 5
 
 
 def test_two_processes_sign_one_history(tmp_path: Path, signer: NoteSigner) -> None:
