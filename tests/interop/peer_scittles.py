@@ -21,7 +21,7 @@ from installing import install as run_install
 from judging import Judge, flipped
 from sample import Bench
 from serving import ask, free_port, serving
-from trees import SUBJECT, Tree, make_signer
+from trees import Tree, make_signer
 
 SOURCE = "https://github.com/vcon-dev/scittles"
 STATEMENTS = 7
