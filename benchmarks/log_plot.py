@@ -7,8 +7,8 @@ Writes an SVG by hand, so that nothing has to be installed for it.
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
@@ -157,12 +157,14 @@ def draw(results: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    source = Path(sys.argv[1])
     default = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "log_rates.svg"
-    target = Path(sys.argv[2]) if len(sys.argv) > 2 else default
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(draw(json.loads(source.read_text("utf-8"))), "utf-8")
-    print(target)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("results", type=Path, help="what log_rates.py --json wrote")
+    parser.add_argument("drawing", type=Path, nargs="?", default=default, help="the SVG to write")
+    args = parser.parse_args()
+    args.drawing.parent.mkdir(parents=True, exist_ok=True)
+    args.drawing.write_text(draw(json.loads(args.results.read_text("utf-8"))), "utf-8")
+    print(args.drawing)
     return 0
 
 
