@@ -24,9 +24,15 @@ bench: $(READY)
 	$(BIN)/python benchmarks/chat_import.py
 	$(BIN)/python benchmarks/guard_cases.py
 	$(BIN)/python benchmarks/log_rates.py
+	$(BIN)/python benchmarks/log_hammer.py
+	$(BIN)/python benchmarks/witness_rates.py
 
 soak: $(READY)
-	$(BIN)/python tests/soak.py --minutes $(or $(SOAK_MINUTES),30)
+	test $(or $(SOAK_MINUTES),30) -lt 10 || \
+	  MUNIMENT_CRASH_ROUNDS=200 $(BIN)/python -m pytest tests/tlog/test_log_crash.py -k random
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest $(addprefix tests/memory/test_,stateful.py canon.py guard.py timeline.py)
+	$(BIN)/python tests/soak.py --minutes $$(awk 'BEGIN { print 0.6 * $(or $(SOAK_MINUTES),30) }')
+	$(BIN)/python tests/soak_witness.py --minutes $$(awk 'BEGIN { print 0.4 * $(or $(SOAK_MINUTES),30) }')
 
 interop: $(READY)
 	$(BIN)/python tests/interop/run.py

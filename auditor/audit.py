@@ -7,23 +7,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from auditor import checks_store, erasure
-from auditor.chain import AuditedLog, audit_logs, logs_of_home, with_key_list
+from auditor.ageing import check_confirmable
+from auditor.bundle import ReadBundle, is_bundle, read_bundle
+from auditor.chain import AuditedLog, audit_logs, logs_in, logs_of_home, with_key_list
 from auditor.checks import check_store
 from auditor.checks_pages import Live, check_structure, place_hits
 from auditor.controls import control_scanner, control_structure
 from auditor.evidence import Asked, LogFiles, Statement, StoreRows
+from auditor.exhibits import (
+    Exhibits,
+    check_heads,
+    exhibits_of_log,
+    exhibits_of_store,
+    head_of,
+)
 from auditor.findings import Finding, Note, Outcome, merge
-from auditor.log_files import FOLDER, folder_files, url_files
+from auditor.home_files import check_home_files
+from auditor.log_files import FOLDER, url_files
+from auditor.monitor_state import earlier_heads
+from auditor.page_map import page_maps
+from auditor.part import audit_part
+from auditor.progress import Tell, silent
+from auditor.promises import Held, check_promises_held, read_held
+from auditor.registrations import check_registrations
 from auditor.residue import scan_files
+from auditor.settings import check_settings
 from auditor.snapshot import STORE, copy_store, read_only
 from auditor.sqlite_file import Pages
 from auditor.sqlite_pages import PageReport
-from auditor.store_rows import check_soundness, read_rows, row_numbers, unknown_tables
+from auditor.state import keep_verified
+from auditor.store_rows import check_soundness, missing_tables, read_rows, row_numbers, unknown_tables
+from auditor.strays import check_strays
 from auditor.words import Indexed, check_words
 from tlog.errors import MalformedError
 
@@ -47,79 +66,135 @@ class Places:
     also: tuple[Path, ...] = ()
     manifests: tuple[Path, ...] = ()
     state: Path | None = None
+    receipts: Path | None = None
+    """A folder of what clients were given."""
+    tell: Tell = silent
+    """Is told how far the audit has come."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """The outcome, and the checkpoint that everything was judged against, if there is one."""
+    """The outcome, the checkpoint that everything was judged against, if there is one, and what a report shows."""
 
     outcome: Outcome
     verified: VerifiedCheckpoint | None
+    exhibits: Exhibits = field(default_factory=Exhibits)
 
 
 def audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequence[str] | None) -> Audited:
     """What every check has to say about the evidence. Raises MalformedError for places that are none."""
+    bundle = read_bundle(places.home, asked) if places.home is not None and is_bundle(places.home) else None
+    # Before the log, which may grow meanwhile: whatever a client was given by now is in what is read after it.
+    held = () if places.receipts is None else read_held(places.receipts)
     with ExitStack() as stack:
         if places.log is not None and places.log.startswith(("http://", "https://")):
             logs = [(FOLDER, stack.enter_context(url_files(places.log)))]
         elif places.log is not None:
-            logs = [(FOLDER, folder_files(Path(places.log)))]
+            logs = logs_in(Path(places.log))
         elif places.home is not None:
             logs = logs_of_home(places.home)
         else:
             raise MalformedError("expected a home or a log to audit")
         keys, asked = with_key_list(logs[-1][1], asked, places.state)
+        # Before this audit puts its own head in the place of theirs.
+        earlier = () if places.state is None else earlier_heads(places.state, asked.trust.policy)
+        places.tell("the log")
         log = audit_logs(logs, asked, places.state)
-        outcomes = [keys, log.outcome]
+        outcomes = [keys, log.outcome] if bundle is None else [bundle.outcome, keys, log.outcome]
         if places.home is not None and (places.home / STORE).exists():
-            outcomes += _audit_store(places.home, log, asked, tenant, needles, places.also)
+            found, exhibits = _audit_store(places, log, asked, tenant, needles, bundle, held)
         else:
-            outcomes += _audit_log_alone(log, places, asked)
+            found, exhibits = _audit_log_alone(log, places, asked, held)
+        outcomes += found
+        if places.home is not None:
+            # What lies in a bundle, its own list says.
+            outcomes += [] if bundle is not None else [check_home_files(places.home, asked.now)]
+            outcomes.append(check_settings(places.home, asked, places.state))
+        outcomes.append(check_heads(exhibits.heads, log.entries))
+        if needles is not None:
+            outcomes.append(check_confirmable(log.entries, needles))
         outcomes += [_compare_manifest(path, log.files) for path in places.manifests]
-    return Audited(merge(outcomes), log.verified)
+    if log.verified is not None:
+        heads = (*earlier, *exhibits.heads, head_of(log.verified, "checkpoint"))
+        exhibits = replace(exhibits, heads=heads)
+    whole = merge(outcomes)
+    every = tenant is None and bundle is None
+    if every and places.state is not None and log.verified is not None and not whole.findings:
+        keep_verified(places.state, log.verified, asked.trust)
+    return Audited(whole, log.verified, exhibits)
 
 
-def _audit_log_alone(log: AuditedLog, places: Places, asked: Asked) -> list[Outcome]:
+def _audit_log_alone(
+    log: AuditedLog, places: Places, asked: Asked, held: Sequence[Held]
+) -> tuple[list[Outcome], Exhibits]:
     """What can be said of a log whose store is not at hand."""
     if places.home is not None and places.log is None:
         raise MalformedError("expected a store in the home")
     note = Note("store", "no store was given: whether each entry is opened or tombstoned was not looked at")
-    return [checks_store.check_signatures((), log.entries, asked), Outcome(not_checked=(note,))]
+    registered, entries = check_registrations(log.entries, None, log.files, asked)
+    outcomes = [registered, checks_store.check_signatures((), entries, asked), Outcome(not_checked=(note,))]
+    outcomes += _promises(held, log, None, asked)
+    return outcomes, exhibits_of_log(log.files, asked.trust.policy)
 
 
 def _audit_store(
-    home: Path,
+    places: Places,
     log: AuditedLog,
     asked: Asked,
     tenant: str | None,
     needles: Sequence[str] | None,
-    also: Sequence[Path],
-) -> list[Outcome]:
+    bundle: ReadBundle | None,
+    held: Sequence[Held],
+) -> tuple[list[Outcome], Exhibits]:
+    home = places.home
+    assert home is not None
     pages: Pages | None = None
     report: PageReport | None = None
+    places.tell("the store")
     with copy_store(home) as snapshot:
         try:
             pages = snapshot.pages()
         except MalformedError as error:
-            return [Outcome((Finding("FACT_ALTERED", STORE, f"The file is damaged: {error.message}."),))]
-        outcomes, live = _audit_rows(pages, log, asked, tenant)
+            damaged = Finding("FACT_ALTERED", STORE, f"The file is damaged: {error.message}.")
+            return [Outcome((damaged,))], Exhibits()
+        places.tell("statements")
+        outcomes, live, exhibits = _audit_rows(pages, log, asked, tenant, bundle, held)
+        places.tell("pages")
         structure, report = check_structure(pages, live)
         outcomes += [structure, control_structure()]
-        outcomes.append(_scan(home, also, needles, pages, report))
-    return outcomes
+        places.tell("files")
+        outcomes.append(_scan(home, places.also, needles, pages, report))
+        if report is not None:
+            maps = page_maps(pages, report, merge(outcomes).findings)
+            exhibits = replace(exhibits, maps=maps)
+    return outcomes, exhibits
 
 
 def _audit_rows(
-    pages: Pages, log: AuditedLog, asked: Asked, tenant: str | None
-) -> tuple[list[Outcome], Live]:
-    """Every check of rows, and the numbers of the rows that are there now."""
+    pages: Pages,
+    log: AuditedLog,
+    asked: Asked,
+    tenant: str | None,
+    bundle: ReadBundle | None,
+    held: Sequence[Held],
+) -> tuple[list[Outcome], Live, Exhibits]:
+    """Every check of rows, the numbers of the rows that are there now, and what they have to show."""
     with read_only(pages) as connection:
+        if missing_tables(connection):
+            what = "A table of the store is not there, or is none: nothing of the store was read."
+            return [Outcome((Finding("FACT_ALTERED", "store.db sqlite_schema", what),))], Live(), Exhibits()
+        if bundle is not None and bundle.bundle.scope != "all":
+            part, live, exhibits = audit_part(
+                connection, log, asked, bundle.bundle, _cosigned_at(log.verified)
+            )
+            sound = [_check_soundness(connection), check_strays(connection)]
+            return [*part, *sound, *_promises(held, log, None, asked)], live, exhibits
         rows = read_rows(connection, tenant)
         outcome, statements = check_store(rows, log.files, log.entries, _cosigned_at(log.verified), asked)
-        outcomes = [outcome]
+        outcomes = [outcome, *_promises(held, log, rows, asked)]
         if tenant is None:
             outcomes.append(_check_words(connection, rows, statements))
-            outcomes.append(_check_soundness(connection))
+            outcomes += [_check_soundness(connection), check_strays(connection)]
         else:
             note = Note("other tenants", "statements of other tenants, and the word index, which all share")
             outcomes.append(Outcome(not_checked=(note,)))
@@ -128,7 +203,17 @@ def _audit_rows(
             facts=frozenset(row_numbers(connection, "facts")),
             last=max(row_numbers(connection, "events"), default=0),
         )
-    return outcomes, live
+        root = b"" if log.verified is None else log.verified.checkpoint.root
+        exhibits = exhibits_of_store(rows, statements, log.files, root, asked.trust.policy)
+    return outcomes, live, exhibits
+
+
+def _promises(held: Sequence[Held], log: AuditedLog, rows: StoreRows | None, asked: Asked) -> list[Outcome]:
+    """What clients were given, if anything was."""
+    if held:
+        return [check_promises_held(held, log.entries, rows, asked)]
+    text = "no receipts of clients were given: a write that was hidden with all its traces is not noticed"
+    return [Outcome(not_checked=(Note("receipts", text),))]
 
 
 def _cosigned_at(verified: VerifiedCheckpoint | None) -> int | None:
@@ -150,9 +235,11 @@ def _check_soundness(connection: apsw.Connection) -> Outcome:
     findings = [Finding("FACT_ALTERED", flaw.where, flaw.what) for flaw in check_soundness(connection)]
     findings += [
         Finding(
-            "RESIDUE_ROW", f"store.db {name}", "The store has a table, view or trigger that no store has."
+            "RESIDUE_ROW",
+            f"store.db sqlite_schema row {row}",
+            "The store has a table, view or trigger that no store has.",
         )
-        for name in unknown_tables(connection)
+        for row in unknown_tables(connection)
     ]
     return Outcome(tuple(findings), (Note("soundness", "SQLite's own check of tables against indexes"),))
 

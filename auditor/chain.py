@@ -15,8 +15,8 @@ from auditor import checks_log
 from auditor.evidence import Asked, Entries, LogFiles, Span
 from auditor.findings import Finding, Note, Outcome, merge
 from auditor.log_files import FOLDER, KEY_LIST, folder_files
-from auditor.state import check_head, check_key_list
-from tlog.errors import Error, VerificationError
+from auditor.state import check_head, check_key_list, verified_before
+from tlog.errors import Error
 from tlog.policy import VerifiedCheckpoint
 from tlog.succession import parse_succession
 
@@ -39,6 +39,12 @@ def logs_of_home(home: Path) -> list[tuple[str, LogFiles]]:
     while len(names) < MAX_LOGS and (home / f"{FOLDER}-{len(names) + 1}").is_dir():
         names.append(f"{FOLDER}-{len(names) + 1}")
     return [(name, folder_files(home / name)) for name in names]
+
+
+def logs_in(folder: Path) -> list[tuple[str, LogFiles]]:
+    """The log in a folder; the logs, the oldest first, of a folder that holds them as a home does."""
+    is_log = (folder / checks_log.CHECKPOINT).exists() or not (folder / FOLDER).is_dir()
+    return [(FOLDER, folder_files(folder))] if is_log else logs_of_home(folder)
 
 
 def with_key_list(files: LogFiles, asked: Asked, state: Path | None) -> tuple[Outcome, Asked]:
@@ -84,6 +90,8 @@ def _audit_log(files: LogFiles, asked: Asked, state: Path | None) -> AuditedLog:
     outcomes = [outcome, tree]
     if state is not None:
         outcomes.append(check_head(state, verified, entries))
+        known = verified_before(state, verified.checkpoint.origin, asked.trust, entries)
+        entries = replace(entries, spans=tuple(replace(span, verified=known) for span in entries.spans))
     else:
         note = Note(
             "heads", "no state of earlier audits is given: a log rewritten and signed again is not noticed"
@@ -135,7 +143,7 @@ def _link_faults(name: str, name_before: str, log: AuditedLog, before: AuditedLo
     first = log.entries.entries[0] if log.entries.entries else None
     try:
         parse_succession(first or b"", before.verified.checkpoint, log.verified.log_key)
-    except VerificationError as error:
+    except Error as error:
         yield Finding("LOG_FORK", f"{name} entry 0", f"{error.message}.")
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from auditor import checks_caches, checks_facts, checks_guard, checks_store, erasure
+from auditor import checks_caches, checks_facts, checks_guard, checks_ledger, checks_store, erasure
+from auditor.ageing import check_age
 from auditor.evidence import Asked, Entries, LogFiles, Statement, StoreRows
 from auditor.findings import Outcome, merge
 from auditor.fold import fold
+from auditor.holds import check_holds
+from auditor.lost import check_lost
+from auditor.registrations import check_registrations
+from auditor.states import check_states
 
 
 def check_store(
@@ -17,9 +22,11 @@ def check_store(
 
     `cosigned_at` is the newest time, in seconds, at which a witness saw the checkpoint that covers `entries`.
     """
+    registered, entries = check_registrations(entries, rows, files, asked)
     opened, statements = checks_store.open_statements(rows)
-    outcomes = [opened, *_check_statements(rows, statements, entries, cosigned_at, asked)]
+    outcomes = [registered, opened, *_check_statements(rows, statements, entries, cosigned_at, asked)]
     outcomes.append(erasure.check_erasures(rows, statements, files, asked, entries))
+    outcomes.append(check_age(rows, asked))
     return merge(outcomes), statements
 
 
@@ -44,5 +51,10 @@ def _check_statements(
         checks_facts.check_opened(statements, folded),
         checks_facts.check_facts(rows, statements, folded),
         checks_caches.check_caches(rows, statements),
+        checks_ledger.check_ledger(rows, statements, folded, asked.now),
         checks_guard.check_returned(statements),
+        checks_guard.count_unguarded(statements),
+        check_holds(rows, statements, asked),
+        check_states(rows, statements),
+        check_lost(rows, statements, entries),
     ]

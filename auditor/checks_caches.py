@@ -21,7 +21,9 @@ def check_caches(rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
         Note("conflicts", "conflicts compared with the facts that are in one", len(rows.conflicts)),
         Note("value ledger", "retired values whose row agrees with the fact it came from", len(rows.ledger)),
     )
-    text = "that the value ledger has each retired value, and what tokens and requests are bound to"
+    text = (
+        "which values the rows of the value ledger are hashes of, and what tokens and requests are bound to"
+    )
     return Outcome(
         tuple(findings), checked, (Note("keyed hashes", text),), {"retired_values": len(rows.ledger)}
     )

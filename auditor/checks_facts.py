@@ -8,6 +8,7 @@ from typing import Final
 from auditor.evidence import FactRow, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
 from auditor.fold import Fold, Folded
+from auditor.lost import lost_of
 
 _ENDED: Final = frozenset({"superseded", "retracted"})
 _WITHHELD: Final = frozenset({"held", "refused", "discarded"})
@@ -17,11 +18,12 @@ def check_opened(statements: Sequence[Statement], folded: Fold) -> Outcome:
     """Each statement is opened or tombstoned: exactly one of the two."""
     findings = []
     tombstoned = 0
+    lost = lost_of(statements)
     for statement in statements:
         row = statement.row
         erased = row.commitment in folded.erased_by
         tombstoned += erased
-        if row.content is None and not erased:
+        if row.content is None and not erased and row.commitment not in lost:
             what = "The statement is neither opened nor tombstoned: its content is gone without an erasure."
             findings.append(Finding("WRITE_MISSING", row.place, what))
         elif row.content is not None and erased:

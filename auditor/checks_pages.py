@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from auditor.findings import Finding, Note, Outcome
 from auditor.hits import Hit
 from auditor.sqlite_file import Pages, leaf_rows, old_pages
+from auditor.sqlite_format import HEADER_BYTES
 from auditor.sqlite_pages import Flaw, PageReport, check_pages
 from tlog.errors import MalformedError
 
 MAIN: Final = "store.db"
 WAL: Final = "store.db-wal"
-# The record of a row of `contents`: the row number's NULL, the content, a salt of 32 bytes. That of `facts`: 14
+# The record of a row of `contents`: the row number's NULL, the content, a salt of 32 bytes. That of `facts`: 15
 # columns, the tags of agent and text among them.
 _BYTES_SERIAL: Final = 12
 _TAG_SERIAL: Final = 12 + 2 * 32
-_FACT_COLUMNS: Final = 14
+_FACT_COLUMNS: Final = 15
 _FACT_TAGS: Final = (2, 5)
 _WORDS: Final = "search"
+# Payload fractions, the schema format and the text encoding; then what is reserved (the SQLite file format, 1.3).
+_CONSTANT: Final = {
+    0: b"SQLite format 3\x00",
+    20: b"\x00\x40\x20\x20",
+    44: b"\x00\x00\x00\x04",
+    56: b"\x00\x00\x00\x01",
+}
+_RESERVED: Final = slice(72, 92)
+_WAL_MAGIC: Final = frozenset(bytes.fromhex(each) for each in ("377f0682002de218", "377f0683002de218"))
+_WAL_LOOKED_AT: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +52,7 @@ def check_structure(pages: Pages, live: Live) -> tuple[Outcome, PageReport | Non
         page = error.fields.get("page")
         where = f"{MAIN} page {page}" if isinstance(page, int) else MAIN
         return Outcome((Finding("FACT_ALTERED", where, f"The file is damaged: {error.message}."),)), None
-    findings = [_finding(flaw, pages) for flaw in report.flaws]
+    findings = [*_check_header(pages), *(_finding(flaw, pages) for flaw in report.flaws)]
     old, gone = _check_old_pages(pages, report.owners, live)
     findings += gone
     checked = (
@@ -60,6 +71,23 @@ def check_structure(pages: Pages, live: Live) -> tuple[Outcome, PageReport | Non
         not_checked.append(Note("old index pages", text))
     counts = {"pages": report.page_count, "flaws_left_out": report.flaws_left_out}
     return Outcome(tuple(findings), checked, tuple(not_checked), counts), report
+
+
+def _check_header(pages: Pages) -> Iterator[Finding]:
+    """The fields of the file's header that no store changes, and a write-ahead log that is none."""
+    data = pages.read(1)[:HEADER_BYTES]
+    if not all(data[at : at + len(value)] == value for at, value in _CONSTANT.items()):
+        what = "The header of the file has a field that no store has."
+        yield Finding("FACT_ALTERED", f"{MAIN} file header", what)
+    if any(data[_RESERVED]):
+        what = "Bytes that belong to no row are not zero (reserved in the header)."
+        yield Finding("RESIDUE_FREE_SPACE", f"{MAIN} file header", what)
+    if pages.wal is not None and pages.wal.size_bytes and not pages.newest:
+        beginning, size = pages.wal.read(0, 8), int.from_bytes(pages.wal.read(8, 4), "big")
+        is_one = beginning in _WAL_MAGIC and size == pages.header.page_bytes
+        if not is_one and any(pages.wal.read(0, _WAL_LOOKED_AT)):
+            what = "The write-ahead log is none, and holds something."
+            yield Finding("RESIDUE_WAL", WAL, what, {"bytes": pages.wal.size_bytes})
 
 
 def place_hits(hits: Collection[Hit], pages: Pages | None, report: PageReport | None) -> tuple[Finding, ...]:

@@ -7,8 +7,8 @@ from typing import Final
 
 from auditor.evidence import Asked, Entries, EventRow, Statement, StoreRows, TenantRow
 from auditor.findings import Finding, Note, Outcome
+from auditor.lost import lost_of
 from memory import event
-from tlog.certificates import Logged
 from tlog.errors import Error, MalformedError, VerificationError
 from tlog.statement import parse_statement, verify_statement
 
@@ -56,20 +56,24 @@ def check_signatures(
         )
         return Outcome(not_checked=(Note("signatures", text),))
     findings: list[Finding] = []
-    count = 0
+    count = known = 0
     in_store = set()
     for statement in statements:
         row = statement.row
         in_store.add(row.entry)
         count += 1
-        seen = dated.seen(row.entry_index, row.entry)
-        findings += _verify(row.entry, seen, asked, "FACT_ALTERED", row.place)
+        known += dated.is_verified(row.entry_index, row.entry)
+        findings += _verify(row.entry, row.entry_index, dated, asked, ("FACT_ALTERED", row.place))
     for index, entry in enumerate(entries.entries):
-        if entry is not None and entry not in in_store:
+        if entry is not None and entry not in in_store and index not in entries.others:
             count += 1
-            seen = dated.seen(index, entry)
-            findings += _verify(entry, seen, asked, "ENTRY_ALTERED", f"log entry {index}")
-    return Outcome(tuple(findings), (Note("signatures", "signatures of statements verified", count),))
+            known += dated.is_verified(index, entry)
+            findings += _verify(entry, index, dated, asked, ("ENTRY_ALTERED", f"log entry {index}"))
+    checked = [Note("signatures", "signatures of statements verified", count - known)]
+    if known:
+        text = "signatures that an earlier audit verified under the same trust, on entries that are the same bytes"
+        checked.append(Note("signatures", text, known))
+    return Outcome(tuple(findings), tuple(checked))
 
 
 def check_places(rows: StoreRows, statements: Sequence[Statement], entries: Entries) -> Outcome:
@@ -96,7 +100,7 @@ def check_places(rows: StoreRows, statements: Sequence[Statement], entries: Entr
             findings.append(Finding("ORDER_ALTERED", row.place, what, {"index": row.entry_index}))
         findings += _compare(row, found, entries)
     if rows.tenant_id is None:
-        findings += _unknown_entries(places, known, entries.successions)
+        findings += _unknown_entries(places, known | lost_of(statements), entries.successions)
     compared = sum(1 for index in claimed if index < len(entries.entries))
     checked = Note("store and log", "statements compared with the entry at their index, both ways", compared)
     return Outcome(tuple(findings), (checked,), counts={"entries": entries.size})
@@ -105,11 +109,16 @@ def check_places(rows: StoreRows, statements: Sequence[Statement], entries: Entr
 def check_sequences(rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
     """The numbers of statements are dense, in the store and in each tenant."""
     findings: list[Finding] = []
+    lost = lost_of(statements)
+    missing = len(lost - {statement.row.commitment for statement in statements})
     if rows.tenant_id is None:
         numbers = [statement.row.seq for statement in statements]
-        findings += _gaps(numbers, "store.db events", len(numbers))
+        if not missing or numbers[-1] != len(numbers) + missing:
+            findings += _gaps(numbers, "store.db events", len(numbers))
     for tenant in rows.tenants:
         numbers = [each.row.tenant_seq for each in statements if each.row.tenant_id == tenant.id]
+        if 0 <= tenant.last_seq - len(numbers) <= len(lost) and lost:
+            continue  # whose the lost ones were, nobody knows
         findings += _gaps(sorted(numbers), f"store.db events of tenant {tenant.id}", tenant.last_seq)
     known = {tenant.id for tenant in rows.tenants}
     findings += [
@@ -267,9 +276,10 @@ def _check_names(tenants: Mapping[int, TenantRow], statements: Sequence[Statemen
 
 
 def _verify(
-    entry: bytes, seen: tuple[int | None, Logged | None], asked: Asked, code: str, where: str
+    entry: bytes, index: int | None, dated: Entries, asked: Asked, fault: tuple[str, str]
 ) -> Iterator[Finding]:
-    at, logged = seen
+    at, logged = dated.seen(index, entry)
+    code, where = fault
     try:
         statement = parse_statement(entry)
         # What no witness dates counts as signed now: a key whose time is over could have signed it since.
@@ -282,6 +292,8 @@ def _verify(
         what = "The key that signed the statement is not trusted for issuing at its time."
         yield Finding("KEY_NOT_VALID", where, what)
         return
+    if dated.is_verified(index, entry):
+        return
     try:
         verify_statement(entry, key)
     except Error:
@@ -293,7 +305,7 @@ def _places(entries: Entries) -> tuple[dict[bytes, int], list[int]]:
     places: dict[bytes, int] = {}
     doubled = []
     for index, entry in enumerate(entries.entries):
-        if entry is None:
+        if entry is None or index in entries.others:
             continue
         try:
             commitment = parse_statement(entry).payload_hash

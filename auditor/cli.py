@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tlog.errors import MalformedError, UnavailableError
+from auditor.cli_monitor import add_follow_options, run_follow
+from tlog.errors import MalformedError
 
 if TYPE_CHECKING:
     from auditor.findings import Note
@@ -31,12 +32,24 @@ def add_audit_command(subparsers: Any) -> None:
     )
     parser.add_argument("--home", metavar="DIR", default=None, help="the home to audit (else MUNIMENT_HOME)")
     parser.add_argument(
+        "--bundle",
+        metavar="DIR",
+        default=None,
+        help="audit a bundle that `export --evidence` wrote; so does --home",
+    )
+    parser.add_argument(
         "--log", metavar="URL|DIR", help="the log to judge by, where it is not the home's own"
     )
     trusted = parser.add_mutually_exclusive_group()
     trusted.add_argument("--trust", metavar="FILE", type=Path, help="whom you trust: a trust file")
     trusted.add_argument(
         "--policy", metavar="FILE", type=Path, help="whom you trust: a policy of log and witnesses"
+    )
+    parser.add_argument(
+        "--receipts",
+        metavar="DIR",
+        type=Path,
+        help="what clients were given: answers (JSON), receipts, proofs, checkpoints",
     )
     parser.add_argument("--tenant", metavar="NAME", help="audit one tenant without reading the others")
     parser.add_argument(
@@ -56,42 +69,89 @@ def add_audit_command(subparsers: Any) -> None:
     parser.add_argument(
         "--state", metavar="DIR", type=Path, help="your folder of heads seen by earlier audits"
     )
-    parser.add_argument("--report", metavar="FILE.json", type=Path, help="write the report to a file")
+    _add_report_options(parser)
+    add_follow_options(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+
+
+def _add_report_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--report",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="write the report: .html to read, .json for programs, .cose signed; may be given several times",
+    )
+    parser.add_argument(
+        "--report-key", metavar="FILE", type=Path, help="your own key, which signs a .cose report"
+    )
+    parser.add_argument(
+        "--new-report-key",
+        metavar="FILE",
+        type=Path,
+        help="make such a key, and print what makes others believe it",
+    )
 
 
 def run_audit(args: argparse.Namespace) -> int:
     """Audits and reports; 0 is clean, 1 findings or inconclusive. Raises the errors of `tlog.errors`."""
+    from auditor.report_files import load_report_key, require_forms, write_reports
+
+    if args.new_report_key is not None:
+        return _new_report_key(args)
+    if args.follow is not None:
+        return run_follow(args, _trust(args, None)[0])
     from auditor.audit import Places, audit
+    from auditor.bundle import is_bundle
     from auditor.evidence import Asked
     from auditor.findings import Outcome, merge
-    from auditor.report import Report, to_document, to_text
+    from auditor.progress import told_on
+    from auditor.report import Report, to_text
 
-    if args.report is not None and args.report.suffix != ".json":
-        raise MalformedError("expected the report to be a .json file")
+    require_forms(args.report, args.report_key)
     home = _home(args)
     trust, note = _trust(args, home)
+    signer = None if args.report_key is None else load_report_key(args.report_key, trust, home)
     needles = None if args.needles is None else _needles(args.needles)
     now = time.time_ns() // 1000
-    places = Places(home, args.log, tuple(args.also), tuple(args.manifest), args.state)
-    audited = audit(places, Asked(trust, now), tenant=args.tenant, needles=needles)
+    also, manifests = tuple(args.also), tuple(args.manifest)
+    with told_on(sys.stderr) as tell:
+        places = Places(home, args.log, also, manifests, args.state, args.receipts, tell)
+        audited = audit(places, Asked(trust, now), tenant=args.tenant, needles=needles)
     outcome = merge([audited.outcome, Outcome(not_checked=() if note is None else (note,))])
     made_at = datetime.fromtimestamp(now // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    subject: dict[str, str | int] = {}
+    kind = "log" if home is None else "bundle" if is_bundle(home) else "home"
+    subject: dict[str, str | int] = {"evidence": kind}
     if audited.verified is not None:
         checkpoint = audited.verified.checkpoint
-        subject = {"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()}
-    report = Report(outcome, made_at, subject)
-    document = json.dumps(to_document(report), ensure_ascii=False, separators=(",", ":"))
-    if args.report is not None:
-        _write(args.report, document)
-    sys.stdout.write((document if args.json else to_text(report)) + "\n")
+        subject |= {"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()}
+    report = Report(outcome, made_at, subject, audited.exhibits, now // 1_000_000)
+    document = write_reports(report, args.report, signer)
+    sys.stdout.write(document.decode() if args.json else to_text(report) + "\n")
     sys.stdout.flush()
     return 0 if report.verdict == "clean" else 1
 
 
+def _new_report_key(args: argparse.Namespace) -> int:
+    """Makes the key; for people on standard error, what is to be done with it."""
+    from auditor.report_files import make_report_key
+
+    lines = make_report_key(args.new_report_key)
+    if args.json:
+        sys.stdout.write(json.dumps({"trust": lines + "\n"}) + "\n")
+    else:
+        sys.stderr.write(
+            "keep the file to yourself; these lines go into the trust file of whoever reads reports\n"
+        )
+        sys.stdout.write(lines + "\n")
+    return 0
+
+
 def _home(args: argparse.Namespace) -> Path | None:
     """The home that is meant. It must be there: an audit makes nothing."""
+    if args.bundle is not None:
+        return _bundle(args)
     given = args.home or os.environ.get(HOME_VARIABLE)
     if not given and args.log is not None:
         return None
@@ -103,6 +163,18 @@ def _home(args: argparse.Namespace) -> Path | None:
     if not home.is_dir():
         raise MalformedError("expected the home to be a folder that exists")
     return home
+
+
+def _bundle(args: argparse.Namespace) -> Path:
+    """The folder of a bundle, which has to be one: what has lost its list must not pass for a home."""
+    from tlog.bundles import NAME
+
+    if args.home is not None:
+        raise MalformedError("expected --home or --bundle, not both")
+    folder = Path(args.bundle).expanduser()
+    if not (folder / NAME).is_file():
+        raise MalformedError(f"expected a bundle: a folder with a {NAME}")
+    return folder
 
 
 def _trust(args: argparse.Namespace, home: Path | None) -> tuple[Trust, Note | None]:
@@ -148,10 +220,3 @@ def _read_text(path: Path, what: str) -> str:
         return path.read_bytes().decode("utf-8", "surrogateescape")
     except OSError:
         raise MalformedError(f"expected {what} that can be read") from None
-
-
-def _write(path: Path, document: str) -> None:
-    try:
-        path.write_text(document + "\n", "utf-8")
-    except OSError:
-        raise UnavailableError("the report can't be written to the given file", code="report") from None

@@ -58,7 +58,12 @@ def _dirty_twin(path: Path) -> tuple[Bytes, Bytes]:
     """A database that deletes carelessly: free space in its main file, a deleted row in its log."""
     connection = apsw.Connection(str(path))
     try:
-        for pragma in ("journal_mode = WAL", "secure_delete = OFF", "wal_autocheckpoint = 0"):
+        for pragma in (
+            "journal_mode = WAL",
+            "synchronous = OFF",
+            "secure_delete = OFF",
+            "wal_autocheckpoint = 0",
+        ):
             connection.execute(f"PRAGMA {pragma}").fetchall()
         connection.execute(_TABLE)
         for seq in range(1, _ROWS):

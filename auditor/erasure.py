@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from auditor.evidence import Asked, Entries, ErasureRow, LogFiles, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
+from auditor.lost import lost_of
 from auditor.manifests import FOLDER as FOLDER
 from auditor.manifests import MAX_MANIFEST_BYTES, Manifest, hour_of, list_in, map_in, map_of, number_in
 from auditor.manifests import decode_manifest as decode_manifest
@@ -28,6 +29,8 @@ COMPLETE: Final = "closed_complete"
 _NAME: Final = re.compile(r"erasures/([1-9][0-9]{0,17})\.cose")
 _NOTHING_ERASED: Final = frozenset({"executing", "abandoned"})
 _SECOND: Final = 1_000_000
+_NOTED: Final = ("claim", "exceptions")
+"""What the store notes of some erasures alone."""
 _PARTS: Final = ("entry", "link", "link_salt", "content_hash")
 
 
@@ -59,11 +62,16 @@ def check_erasures(
 ) -> Outcome:
     """Tombstones, manifests, the statements that announce them and the store's own list, all four agreeing."""
     cases = _cases(rows, statements, files)
-    findings = [*_check_list(rows, statements), *_check_chain(rows, statements), *_check_tip(rows, cases)]
+    lost = lost_of(statements)
+    findings = [
+        *_check_list(rows, statements),
+        *_check_chain(rows, statements),
+        *_check_tip(rows, cases, lost),
+    ]
     present = {statement.row.commitment for statement in statements if statement.row.content is not None}
     manifests: dict[int, Manifest] = {}
     for case in cases:
-        findings += _check_case(case, asked)
+        findings += [] if _is_announced_in_what_is_lost(case, lost) else _check_case(case, asked)
         if case.data is None:
             continue
         try:
@@ -331,6 +339,7 @@ def _check_detail(case: _Case, document: Mapping[str, Any]) -> Iterator[Finding]
         "erased": document.get("erased"),
         "started_at": times.get("started_at"),
     }
+    said |= {name: document[name] for name in _NOTED if name in document}
     noted = dict(map_of(detail))
     noted["started_at"] = hour_of(noted.get("started_at"))
     at = None if case.tombstone is None else case.tombstone.recorded_at
@@ -350,9 +359,14 @@ def _check_previous(manifests: Mapping[int, Manifest]) -> Iterator[Finding]:
             yield Finding("MANIFEST_ALTERED", f"log {FOLDER}{number}.cose", what)
 
 
-def _check_tip(rows: StoreRows, cases: Sequence[_Case]) -> Iterator[Finding]:
+def _is_announced_in_what_is_lost(case: _Case, lost: frozenset[bytes]) -> bool:
+    """Whether a restore took the erasure from its manifest alone: what announced that is lost, too, and declared so."""
+    return case.tombstone is not None and case.announced is None and case.tombstone.row.commitment in lost
+
+
+def _check_tip(rows: StoreRows, cases: Sequence[_Case], lost: frozenset[bytes]) -> Iterator[Finding]:
     """What the store would chain the next manifest to is the last one that was announced."""
-    if rows.tenant_id is not None:
+    if rows.tenant_id is not None or any(_is_announced_in_what_is_lost(case, lost) for case in cases):
         return
     links = [(case.number, case.announced.link) for case in cases if case.announced is not None]
     tips = [[number, link.details.get("digest")] for number, link in links if link is not None]

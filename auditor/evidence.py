@@ -54,6 +54,7 @@ class FactRow:
     replaced_at: int | None
     replaced_by: int | None
     end_erased: int
+    on_hold: int = 0
 
     @property
     def place(self) -> str:
@@ -94,6 +95,7 @@ class LedgerRow:
     word_count: int
     canon_version: int
     source: int | None
+    expires_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +209,8 @@ class Span:
     size: int
     origin: str
     at: int | None
+    verified: int = 0
+    """The first entries whose signatures an earlier audit of the same trust has verified: they are these very bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,15 +228,25 @@ class Entries:
     spans: tuple[Span, ...] = ()
     successions: frozenset[int] = frozenset()
     """Where a log begins with the head that the one before it ended with."""
+    others: frozenset[int] = frozenset()
+    """Registration policies, and statements of other issuers: judged by those, and not the store's to answer for."""
 
     def seen(self, index: int | None, entry: bytes) -> tuple[int | None, Logged | None]:
         """When witnesses had seen this entry, and the tree it is in; nothing if it does not stand at `index`."""
-        if index is None or not 0 <= index < len(self.entries) or self.entries[index] != entry:
+        span = self._span(index, entry)
+        if span is None or index is None:
             return None, None
-        for span in self.spans:
-            if span.start <= index < span.start + span.size:
-                return span.at, Logged(span.origin, index - span.start + 1)
-        return None, None
+        return span.at, Logged(span.origin, index - span.start + 1)
+
+    def is_verified(self, index: int | None, entry: bytes) -> bool:
+        """Whether an earlier audit has verified the signature of this entry, which stands at `index`."""
+        span = self._span(index, entry)
+        return span is not None and index is not None and index - span.start < span.verified
+
+    def _span(self, index: int | None, entry: bytes) -> Span | None:
+        if index is None or not 0 <= index < len(self.entries) or self.entries[index] != entry:
+            return None
+        return next((span for span in self.spans if span.start <= index < span.start + span.size), None)
 
 
 @dataclass(frozen=True, slots=True)

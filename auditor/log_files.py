@@ -14,6 +14,7 @@ from tlog.errors import MalformedError, UnavailableError
 
 FOLDER: Final = "log"
 ERASURES: Final = "erasures/"
+REGISTRATIONS: Final = "registration/"
 KEY_LIST: Final = "keys.cose"
 MAX_FILE_BYTES: Final = 80 * 1024 * 1024
 TIMEOUT_SECONDS: Final = 30.0
@@ -45,7 +46,7 @@ def url_files(url: str) -> Iterator[LogFiles]:
 
 def _is_own(path: str) -> bool:
     """Whether a file is one that other logs do not have."""
-    return path == KEY_LIST or path.startswith(ERASURES)
+    return path == KEY_LIST or path.startswith((ERASURES, REGISTRATIONS))
 
 
 def _fetch(url: str, path: str) -> bytes | None:
@@ -73,9 +74,8 @@ def _fetch(url: str, path: str) -> bytes | None:
 def _read(folder: Path, path: str) -> bytes | None:
     if any(part in ("", ".", "..") for part in path.split("/")):
         raise MalformedError("expected a path within the log")
-    try:
-        descriptor = os.open(folder / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    descriptor = _open(folder, path)
+    if descriptor is None:
         return None
     try:
         info = os.fstat(descriptor)
@@ -85,6 +85,26 @@ def _read(folder: Path, path: str) -> bytes | None:
             return file.read(MAX_FILE_BYTES)
     finally:
         os.close(descriptor)
+
+
+def _open(folder: Path, path: str) -> int | None:
+    """A descriptor of the file, reached without following a link; None if it can't be."""
+    *folders, name = path.split("/")
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        for part in folders:
+            inner = os.open(part, flags | os.O_DIRECTORY, dir_fd=at)
+            os.close(at)
+            at = inner
+        return os.open(name, flags, dir_fd=at)
+    except OSError:
+        return None
+    finally:
+        os.close(at)
 
 
 def _names(folder: Path, prefix: str, depth: int) -> Iterator[str]:

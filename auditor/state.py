@@ -6,6 +6,7 @@ A log that was rewritten and signed again is whole in itself; only somebody who 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,12 +14,13 @@ from typing import Final
 
 from auditor.evidence import Entries
 from auditor.findings import Finding, Note, Outcome
-from tlog.certificates import MAX_KEY_LIST_BYTES, peek_key_list, require_extends
+from tlog.certificates import peek_key_list, require_extends
 from tlog.checkpoint import Checkpoint, parse_checkpoint
 from tlog.errors import Error, MalformedError, UnavailableError
 from tlog.merkle import Frontier, leaf_hash
 from tlog.note import format_note, parse_note
 from tlog.policy import VerifiedCheckpoint
+from tlog.trust import Trust
 
 MAX_HEAD_BYTES: Final = 1 << 20
 
@@ -33,9 +35,44 @@ def check_head(folder: Path, verified: VerifiedCheckpoint, entries: Entries) -> 
         if finding is not None:
             return Outcome((finding,))
     if entries.proved:
-        _save(path, format_note(verified.note))
+        save_bytes(path, format_note(verified.note))
     text = "head that an earlier audit saw, extended by this one" if seen else "first head seen of this log"
     return Outcome(checked=(Note("heads", text, 1 if seen else 0),))
+
+
+def verified_before(folder: Path, origin: str, trust: Trust, entries: Entries) -> int:
+    """How many of the first entries of a log an earlier audit found nothing wrong with, under this very trust.
+
+    The entries are compared by the root that they had then: a signature that held on the same bytes still holds.
+    """
+    kept = load_bytes(_verified_path(folder, origin))
+    if kept is None:
+        return 0
+    try:
+        size, root, digest = json.loads(kept)
+    except (ValueError, TypeError):
+        raise MalformedError("expected what an earlier audit kept of the entries it verified") from None
+    if digest != _digest(trust) or type(size) is not int or not 0 < size <= entries.size:
+        return 0
+    first = [leaf_hash(entry) for entry in entries.entries[:size] if entry is not None]
+    whole = len(first) == size and Frontier(0, ()).extend(first).root().hex() == root
+    return size if whole else 0
+
+
+def keep_verified(folder: Path, verified: VerifiedCheckpoint, trust: Trust) -> None:
+    """Remembers that nothing was found wrong with the entries under a checkpoint."""
+    checkpoint = verified.checkpoint
+    kept = json.dumps([checkpoint.size, checkpoint.root.hex(), _digest(trust)])
+    save_bytes(_verified_path(folder, checkpoint.origin), kept.encode())
+
+
+def _verified_path(folder: Path, origin: str) -> Path:
+    return folder / f"{hashlib.sha256(origin.encode()).hexdigest()}.verified"
+
+
+def _digest(trust: Trust) -> str:
+    parts = (trust.text.encode("utf-8", "surrogateescape"), *trust.key_lists)
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
 
 def check_key_list(folder: Path, data: bytes) -> None:
@@ -47,15 +84,20 @@ def check_key_list(folder: Path, data: bytes) -> None:
     kid, key_list = peek_key_list(data)
     name = hashlib.sha256(kid + key_list.store.encode()).hexdigest()
     path = folder / f"{name}.keys.cose"
-    try:
-        seen = path.read_bytes()[:MAX_KEY_LIST_BYTES]
-    except FileNotFoundError:
-        seen = None
-    except OSError:
-        raise MalformedError("expected a folder of earlier audits that can be read") from None
+    seen = load_bytes(path)
     if seen is not None:
         require_extends(key_list, peek_key_list(seen)[1])
-    _save(path, data)
+    save_bytes(path, data)
+
+
+def load_bytes(path: Path) -> bytes | None:
+    """What an earlier audit kept in a file of its folder; None if it kept nothing."""
+    try:
+        return path.read_bytes()[:MAX_HEAD_BYTES]
+    except FileNotFoundError:
+        return None
+    except OSError:
+        raise MalformedError("expected a folder of earlier audits that can be read") from None
 
 
 def _compare(seen: Checkpoint, now: Checkpoint, entries: Sequence[bytes | None]) -> Finding | None:
@@ -77,19 +119,17 @@ def _compare(seen: Checkpoint, now: Checkpoint, entries: Sequence[bytes | None])
 
 
 def _load(path: Path) -> Checkpoint | None:
-    try:
-        data = path.read_bytes()[:MAX_HEAD_BYTES]
-    except FileNotFoundError:
+    data = load_bytes(path)
+    if data is None:
         return None
-    except OSError:
-        raise MalformedError("expected a folder of earlier audits that can be read") from None
     try:
         return parse_checkpoint(parse_note(data).text)
     except Error:
         raise MalformedError("expected the head that an earlier audit kept") from None
 
 
-def _save(path: Path, data: bytes) -> None:
+def save_bytes(path: Path, data: bytes) -> None:
+    """Returns once the file in the auditor's own folder is durable."""
     temporary = path.with_suffix(f".{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

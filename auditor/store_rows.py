@@ -45,6 +45,8 @@ TABLES: Final = frozenset(
         "tokens",
         "erasures",
         "openings",
+        "backups",
+        "grants",
     }
 )
 MAX_STEPS: Final = 2_000_000_000
@@ -57,20 +59,24 @@ _Row = TypeVar("_Row")
 
 # i integer, b bytes, t text, read as bytes; a capital letter may be NULL. A table's first column names the row.
 _EVENTS: Final = (
-    "SELECT e.seq, e.tenant, e.tenant_seq, e.commitment, e.link, e.link_salt, e.content_hash, e.entry, "
-    "e.entry_index, c.content, c.salt FROM events e LEFT JOIN contents c ON c.seq = e.seq",
+    "SELECT e.seq, e.tenant, e.tenant_seq, e.commitment, e.link, e.link_salt, e.content_hash, "
+    # What is longer than it can be is cut, so that it is wrong and costs no more memory than what is right.
+    "iif(length(e.entry) > 65535, substr(e.entry, 1, 65536), e.entry), e.entry_index, "
+    "iif(length(c.content) > 1048576, substr(c.content, 1, 1048577), c.content), c.salt "
+    "FROM events e LEFT JOIN contents c ON c.seq = e.seq",
     "iiibbbbbIBB",
 )
 _FACTS: Final = (
     "SELECT seq, tenant, agent_tag, key_tag, subject_tag, text_tag, CAST(status AS BLOB), valid_from, declared, "
-    "valid_until, recorded_at, replaced_at, replaced_by, end_erased FROM facts",
-    "iibBBbtiiIiIIi",
+    "valid_until, recorded_at, replaced_at, replaced_by, end_erased, on_hold FROM facts",
+    "iibBBbtiiIiIIii",
 )
 _ACTS: Final = ("SELECT tenant, target, seq, CAST(act AS BLOB) FROM acts", "iiit")
 _CONFLICTS: Final = ("SELECT seq, tenant, key_tag, closed_by FROM conflicts", "iibI")
 _LEDGER: Final = (
-    "SELECT id, tenant, agent_tag, key_tag, subject_tag, name_tags, word_count, canon_version, source FROM ledger",
-    "iibbBbiiI",
+    "SELECT id, tenant, agent_tag, key_tag, subject_tag, name_tags, word_count, canon_version, source, "
+    "expires_at FROM ledger",
+    "iibbBbiiII",
 )
 _REQUESTS: Final = ("SELECT id, tenant, seq, body_tag, CAST(answer AS BLOB) FROM idempotency", "iiibt")
 _TOKENS: Final = ("SELECT id, tenant, target FROM tokens", "iiI")
@@ -130,16 +136,30 @@ def check_soundness(connection: apsw.Connection) -> tuple[StoreFlaw, ...]:
     return tuple(flaws)
 
 
-def unknown_tables(connection: apsw.Connection) -> tuple[str, ...]:
-    """Tables, views and triggers that a store does not have: content could stand in them."""
+def missing_tables(connection: apsw.Connection) -> bool:
+    """Whether a table of a store is not there, or is a view or a virtual table that only calls itself so.
+
+    Then nothing is read: what stands in its place may be a program without end.
+    """
+    flaws: list[StoreFlaw] = []
+    sql = """SELECT CAST(name AS BLOB) FROM sqlite_schema
+             WHERE type = 'table' AND (rootpage > 0 OR name = 'search')"""
+    found = {
+        _text(name) for (name,) in _Reader(connection, flaws).raw("sqlite_schema", sql) if type(name) is bytes
+    }
+    return not found >= TABLES
+
+
+def unknown_tables(connection: apsw.Connection) -> tuple[int, ...]:
+    """Tables, views and triggers that a store does not have, by their row in the schema: a name may be content."""
     flaws: list[StoreFlaw] = []
     reader = _Reader(connection, flaws)
-    sql = "SELECT type = 'table', CAST(name AS BLOB) FROM sqlite_schema WHERE type <> 'index'"
+    sql = "SELECT rowid, type = 'table', CAST(name AS BLOB) FROM sqlite_schema WHERE type <> 'index'"
     unknown = []
-    for is_table, name in reader.raw("sqlite_schema", sql):
+    for rowid, is_table, name in reader.raw("sqlite_schema", sql):
         text = name.decode("utf-8", "replace") if type(name) is bytes else ""
         if not is_table or text not in TABLES:
-            unknown.append(text if _PLAIN.fullmatch(text) else "(name withheld)")
+            unknown.append(rowid)
     return tuple(unknown)
 
 

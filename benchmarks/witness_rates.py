@@ -2,6 +2,8 @@
 
     python benchmarks/witness_rates.py [--rounds N] [--seconds S] [--memory REQUESTS] [--only-ours]
 
+`--rounds 0 --only-ours --memory 1000000` measures no rates, only what is resident while a million heads go by.
+
 Every request is a head that grows its log by one entry, signed and proved, so each one has to be judged, cosigned and
 durably stored before it is answered; a request counts when it is answered 200. Bodies are made before the clock runs.
 aics-witness is installed from the package index for the run, in a folder of its own (Python 3.12 or newer), unless
@@ -363,13 +365,14 @@ def main() -> int:
             except CannotInstall as reason:
                 print(f"skipped: {reason}")
         found: dict[tuple[int, str], list[Outcome]] = {}
-        for _ in range(args.rounds + 1):
+        for _ in range(args.rounds + 1 if args.rounds else 0):
             for index, load in enumerate(LOADS):
                 for server in servers:
                     before = found.setdefault((index, server.name), [])
                     rate = before[-1].rate if before else 0.0
                     before.append(measure(server, load, args.seconds, rate))
-        show(found, servers)
+        if found:
+            show(found, servers)
         if args.memory:
             memory(servers[0], args.memory)
     return 0
@@ -397,12 +400,18 @@ def show(found: dict[tuple[int, str], list[Outcome]], servers: list[Server]) -> 
 
 
 def memory(server: Server, requests: int) -> None:
-    """What our witness has resident as the requests go by."""
-    done, step = 0, 20_000
+    """What our witness has resident before any request of this run, and after each twentieth of them."""
+    done, step = 0, max(1000, requests // 20)
+    began = time.perf_counter()
+    print(f"after {done:>9,} requests: {server.memory_bytes() / 1e6:6.1f} MB resident", flush=True)
     while done < requests:
         drive(server.port, LOADS[-1], list(server.next_requests(LOADS[-1].origins, step)))
         done += step
-        print(f"after {done:>9,} more requests: {server.memory_bytes() / 1e6:6.1f} MB resident", flush=True)
+        seconds = time.perf_counter() - began
+        print(
+            f"after {done:>9,} requests: {server.memory_bytes() / 1e6:6.1f} MB resident, {seconds:5.0f} s",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -126,7 +126,10 @@ def _named(name: str, required: str = "", optional: str = "") -> _Operation:
     return _Operation(_method(name), frozenset(required.split()), frozenset(optional.split()))
 
 
-_SELECTOR: Final = frozenset({"id", "key", "subject", "all", "guard", "reason"})
+_SCOPE: Final = frozenset(
+    {"id", "key", "subject", "all", "tenant", "value", "recorded_from", "recorded_until"}
+)
+_SELECTOR: Final = _SCOPE | {"identifiers", "guard", "reason"}
 _OPERATIONS: Final[Mapping[str, _Operation]] = {
     "remember": _named(
         "remember",
@@ -134,12 +137,15 @@ _OPERATIONS: Final[Mapping[str, _Operation]] = {
         "key value subject valid_from valid_until provisional many restatement source idempotency_key reaffirm "
         "reason wait",
     ),
-    "recall": _named("recall", "query", "limit as_of as_recorded include_history"),
-    "get": _named("get", "key", "as_of as_recorded"),
-    "history": _named("history", "key", "as_recorded"),
-    "provenance": _named("provenance", "id"),
+    "recall": _named("recall", "query", "limit as_of as_recorded include_history owner"),
+    "get": _named("get", "key", "as_of as_recorded owner"),
+    "history": _named("history", "key", "as_of as_recorded owner"),
+    "provenance": _named("provenance", "id", "owner"),
     "retract": _named("retract", "id"),
-    "conflicts": _named("conflicts"),
+    "conflicts": _named("conflicts", optional="owner"),
+    "grant": _named("grant", "reader"),
+    "revoke": _named("revoke", "id"),
+    "grants": _named("grants"),
     "resolve": _named("resolve", "conflict keep"),
     "review": _named("review"),
     "confirm": _named("confirm", "id"),
@@ -147,7 +153,11 @@ _OPERATIONS: Final[Mapping[str, _Operation]] = {
     "reaffirm": _named("reaffirm", "id reason"),
     "forget_preview": _Operation(_method("forget_preview"), optional=_SELECTOR),
     "forget": _Operation(_forget, optional=_SELECTOR | {"confirm"}),
-    "retention": _named("retention", "superseded_older_than", "apply"),
+    "hold": _Operation(_method("hold"), frozenset({"authority", "review_by"}), _SCOPE),
+    "release": _named("release", "id authority"),
+    "holds": _named("holds"),
+    "export_subject": _named("export_subject", "subject"),
+    "retention": _named("retention", "", "superseded_older_than apply"),
     "receipt": _Operation(_receipt, frozenset({"id"}), frozenset({"format"})),
     "publish": _named("publish"),
     "status": _named("status"),

@@ -11,7 +11,7 @@ import re
 from functools import cache
 from typing import Final
 
-from memory.canon_names import identifying_words, naming_words
+from memory.canon_names import identifying_words, inner_words, naming_words
 from memory.canon_spans import Reading, spans, value_word_count, word_count, words_beside
 from memory.canon_text import fold_case, folded, normal
 from memory.canon_types import Canonical, canonical, forms
@@ -83,20 +83,18 @@ def _words_of_key(key: str) -> list[str]:
 
 
 def _parts(word: str) -> list[str]:
-    """The words of darkMode; iPhone, macOS and GitHub are one, as they are in lower case."""
+    """The words of darkMode, svc17Region, baseURL; iPhone, macOS and GitHub are one, as they are in lower case."""
     if word.islower() or not _joined_pattern().fullmatch(word):
         return [word]
-    return _capital_pattern().split(word)
+    return inner_words(word)
 
 
 @cache
 def _joined_pattern() -> re.Pattern[str]:
-    return re.compile(r"[a-z]{2,}(?:[A-Z][a-z]+)+\d*")
-
-
-@cache
-def _capital_pattern() -> re.Pattern[str]:
-    return re.compile(r"(?=[A-Z])")
+    # Two words with capitals, as in CheckoutApi, are as often the name of one thing: GitHub.
+    return re.compile(
+        r"(?!.*[a-z]OS$)(?:[a-z]{2,}\d*|[a-z]\d+)(?:[A-Z]+[a-z]*\d*)+|[A-Z][a-z]+\d*(?:[A-Z][a-z]+\d*){2,}"
+    )
 
 
 @cache

@@ -35,7 +35,8 @@ _ZONES: Final = """
 utc gmt z cet cest eet eest wet west bst msk est edt cst cdt mst mdt pst pdt akst hst ist jst kst aest aedt
 """
 # Words of dates beside these: month names with their accents, and what stands around numbers.
-_OTHER_WORDS: Final = "märz février août décembre março am pm a.m p.m uhr hrs 年 月 日 년 월 일"
+_OTHER_WORDS: Final = "märz février août décembre março noon midnight am pm a.m p.m uhr hrs 年 月 日 년 월 일"
+_NAMED_TIMES: Final = {"noon": "12:00", "12 noon": "12:00", "midnight": "0:00", "12 midnight": "0:00"}
 _DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _MINUTES_A_DAY: Final = 24 * 60
 
@@ -53,6 +54,12 @@ def read_date_or_time(text: str) -> tuple[str, str] | None:
             return "datetime", _instant(date[1], *time)
     time = _read_time(lower)
     return None if time is None else ("time", "".join(time))
+
+
+def compact_date(text: str) -> tuple[str, str] | None:
+    """Kind and form of a date written as eight digits, 20260301, of this century or the last; None otherwise."""
+    match = _compact_date_pattern().fullmatch(text)
+    return None if match is None else _date(*(int(part) for part in match.groups()))
 
 
 @cache
@@ -128,6 +135,7 @@ def _date(year: int, month: int, day: int, weekday: int | None = None) -> tuple[
 
 def _read_time(text: str) -> tuple[str, str] | None:
     """The time of day as HH:MM:SS, and its zone or offset, empty where none is said."""
+    text = _NAMED_TIMES.get(text, text)
     match = _time_pattern().fullmatch(text)
     if match is None:
         return None
@@ -223,6 +231,11 @@ def _numeric_date_pattern() -> re.Pattern[str]:
         r"|(?P<month_year>\d{4})-(?P<only_month>\d{2})"
         r"|(?P<first>\d{1,2})(?P<between>[/.-])(?P<second>\d{1,2})(?P=between)(?P<last_year>\d{4})"
     )
+
+
+@cache
+def _compact_date_pattern() -> re.Pattern[str]:
+    return re.compile(r"((?:19|20)\d\d)(\d\d)(\d\d)")
 
 
 @cache

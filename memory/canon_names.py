@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
-from memory.canon_text import folded, unspaced
+from memory.canon_text import SCRIPT_CHANGE, fold_case, normal, unspaced
 
 # Words that say nothing about what a sentence is about, and words for the act of telling it.
 _JOINING_WORDS: Final = """
@@ -39,7 +39,10 @@ system service
 
 def naming_words(text: str) -> Iterator[str]:
     """The words of any text that may name a thing, in order and with repetitions."""
-    plain = _without_marks(folded(text))
+    base = normal(text)
+    if _inner_capital_pattern().search(base) is not None:
+        base = f"{base} {' '.join(_inner_words_of(base))}"
+    plain = _without_marks(fold_case(base))
     pattern = _ascii_name_pattern() if plain.isascii() else _name_pattern()
     for match in pattern.finditer(plain):
         word = match[0]
@@ -62,6 +65,17 @@ def identifying_words(key_words: list[str]) -> frozenset[str]:
         shared = all(word in _shared_heads() for word in listed[0])
         listed = listed[1:] if shared else listed[:-1]
     return frozenset(word for words in listed for word in words)
+
+
+def inner_words(word: str) -> list[str]:
+    """The words of one that is written with capitals inside: base and URL of baseURL."""
+    return _inner_capital_pattern().split(word)
+
+
+def _inner_words_of(base: str) -> Iterator[str]:
+    """The words inside the words of a text; the whole ones name things, too, as GitHub does."""
+    for match in _word_with_capitals_pattern().finditer(base):
+        yield from inner_words(match[0])
 
 
 def _singular(word: str) -> str:
@@ -100,6 +114,21 @@ def _shared_heads() -> frozenset[str]:
     return frozenset(_SHARED_HEAD_WORDS.split())
 
 
+_LETTERS: Final = (
+    "^\\W_\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uac00-\ud7a3\U00020000-\U0003134f"
+)
+
+
+@cache
+def _inner_capital_pattern() -> re.Pattern[str]:
+    return re.compile(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+@cache
+def _word_with_capitals_pattern() -> re.Pattern[str]:
+    return re.compile(r"[A-Za-z]*[a-z\d][A-Z][A-Za-z\d]*|[A-Z]+[A-Z][a-z][A-Za-z\d]*")
+
+
 @cache
 def _ascii_name_pattern() -> re.Pattern[str]:
     return re.compile("[a-z0-9]+[+#]*")
@@ -110,5 +139,5 @@ def _name_pattern() -> re.Pattern[str]:
     return re.compile(
         "[\u30a1-\u30fa\u30fc-\u30ff]+|[\u3041-\u309f]+|[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003134f]+"
         "|[\uac00-\ud7a3]+|[\u0e00-\u0eff]+|[\u1000-\u109f]+|[\u1780-\u17ff]+"
-        "|[^\\W_\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uac00-\ud7a3\U00020000-\U0003134f]+[+#]*"
+        f"|[{_LETTERS}](?:(?!{SCRIPT_CHANGE})[{_LETTERS}])*[+#]*"
     )

@@ -116,8 +116,7 @@ def _stated(base: str, run: Sequence[Match[str]], word_counts: Collection[int]) 
     counts = sorted({count for count in word_counts if 0 < count <= len(run)})
     covered = 0
     for place, match in enumerate(run):
-        start = _typed_start(base, match)
-        if start is not None:
+        for start in _typed_starts(base, match):
             # A number inside a longer typed value is part of it and not stated: the 1 of March 1, 2026.
             inner = start < covered
             for stated in _typed_from(base, run, place, start, counts):
@@ -153,15 +152,16 @@ def _typed_from(
         yield number
 
 
-def _typed_start(base: str, match: Match[str]) -> int | None:
-    """Where a typed value may begin that begins with this word, or None."""
+def _typed_starts(base: str, match: Match[str]) -> tuple[int, ...]:
+    """Where a typed value may begin that begins with this word."""
     start, word = match.start(), match[0]
     first = word[0]
     if first.isalpha():
-        return start if "@" in word or first_letters(word) in first_words() else None
-    if first.isdigit():
-        return start - 1 if start and base[start - 1] == "(" else start
-    return start if first in "+-." or first in currency_signs() else None
+        return (start,) if "@" in word or first_letters(word) in first_words() else ()
+    if (first.isdigit() or first == "+") and start and base[start - 1] == "(":
+        # (415) 555-0132 begins with the bracket, (90 days) after it.
+        return start - 1, start
+    return (start,) if first.isdigit() or first in "+-." or first in currency_signs() else ()
 
 
 def _typed_ends(base: str, run: Sequence[Match[str]], place: int, start: int) -> Iterator[Stated]:

@@ -50,6 +50,12 @@ _UNSPACED: Final = (
     "\uac00-\ud7a3\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 )
 _KATAKANA: Final = "\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
+# Between letters of these and of the others a word ends: serverدبي is two.
+_LATIN: Final = "A-Za-z\u00aa\u00ba\u00c0-\u024f\u1e00-\u1eff"
+_OTHER_LETTERS: Final = (
+    "\u0370-\u0dff\u10a0-\u10ff\u1100-\u177f\u1800-\u1aff\u1c00-\u1dbf\u1f00-\u1fff\u2c80-\u2dff\ua000-\uabff"
+)
+SCRIPT_CHANGE: Final = f"(?<=[{_LATIN}])(?=[{_OTHER_LETTERS}])|(?<=[{_OTHER_LETTERS}])(?=[{_LATIN}])"
 _BETWEEN_WORDS: Final = "\\s=:,;/|\\\\()\\[\\]{}\"'`<>!?¿¡«»‹›、。・「」『』【】〈〉《》…—―؟،؛।·"
 
 
@@ -129,12 +135,14 @@ def _ascii_word_pattern() -> re.Pattern[str]:
 
 @cache
 def _word_pattern() -> re.Pattern[str]:
-    return re.compile(f"[{_UNSPACED}]|[{_KATAKANA}]+|{_spaced_word(_BETWEEN_WORDS + _UNSPACED + _KATAKANA)}")
+    return re.compile(
+        f"[{_UNSPACED}]|[{_KATAKANA}]+|{_spaced_word(_BETWEEN_WORDS + _UNSPACED + _KATAKANA, f'(?!{SCRIPT_CHANGE})')}"
+    )
 
 
-def _spaced_word(outside: str) -> str:
+def _spaced_word(outside: str, inside: str = "") -> str:
     # A full stop belongs to a word that goes on after it, or that begins with it as .5 does.
-    return f"(?:\\.(?=\\d)|[^.{outside}])(?:[^.{outside}]|\\.(?=[^.{outside}]))*"
+    return f"(?:\\.(?=\\d)|[^.{outside}])(?:{inside}(?:[^.{outside}]|\\.(?=[^.{outside}])))*"
 
 
 @cache

@@ -7,12 +7,27 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final, NamedTuple
 
-from memory.canon_dates import date_words, read_date_or_time
+from memory.canon_dates import compact_date, date_words, read_date_or_time
 from memory.canon_numbers import NUMBER_WORDS
 from memory.canon_text import fold_case
 from memory.canon_units import currency_names, read_number, read_quantity, unit_words
 
 MAX_TYPED_CHARACTERS: Final = 100
+_STOPS: Final = ".。,;、"
+_BRACKETS: Final = "(["
+_PAIRS: Final = (
+    ('"', '"'),
+    ("'", "'"),
+    ("`", "`"),
+    ("**", "**"),
+    ("«", "»"),
+    ("‹", "›"),
+    ("「", "」"),
+    ("『", "』"),
+    ("(", ")"),
+    ("[", "]"),
+    ("<", ">"),
+)
 _READINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "m": ("minutes", "metres"),
     "k": ("thousand",),
@@ -30,13 +45,12 @@ class Canonical(NamedTuple):
 
 def canonical(base: str) -> Canonical:
     """The canonical form of a text that is `canon_text.normal`."""
-    typed = read_typed(base)
+    bare = without_ending(base)
+    typed = read_typed(bare) or (read_typed(base) if bare != base else None)
     if typed is not None:
         return typed
-    form = fold_case(base)
-    if form in ("true", "false"):
-        return Canonical("boolean", form)
-    return Canonical("text", without_ending(form))
+    form = without_ending(fold_case(base))
+    return Canonical("boolean" if form in ("true", "false") else "text", form)
 
 
 def forms(base: str) -> tuple[Canonical, ...]:
@@ -45,6 +59,10 @@ def forms(base: str) -> tuple[Canonical, ...]:
     5m is 5 minutes and 5 metres, and neither of these is the other.
     """
     first = canonical(base)
+    if first.kind == "number":
+        # ISO 8601's basic format is a date, and a number
+        date = compact_date(without_ending(base))
+        return (first,) if date is None else (first, Canonical(*date))
     if first.kind != "count":
         return (first,)
     number, _, unit = first.form.partition(" ")
@@ -65,8 +83,11 @@ def read_typed(base: str) -> Canonical | None:
     if "@" in base:
         address = _address_pattern().fullmatch(base)
         return Canonical("email", fold_case(address["address"])) if address else None
-    if base[0].isalpha() and first_letters(base) not in first_words():
-        return None
+    if base[0].isalpha():
+        if base[:4] in ("the ", "The ", "THE ") and base[4:5].isdigit():
+            base = base[4:]  # the 1st of March
+        elif first_letters(base) not in first_words():
+            return None
     # Each reader is asked only where the characters allow it: most values are plain text, or plain numbers.
     letters = _letter_or_sign_pattern().search(base) is not None
     if not letters and _marked_pattern().search(base) is None:
@@ -94,11 +115,33 @@ def read_counted(base: str) -> Canonical | None:
 
 
 def without_ending(form: str) -> str:
-    """A text without the quotes around it and the full stop after it."""
-    if len(form) > 2 and form[0] == form[-1] and form[0] in "\"'`" and form[0] not in form[1:-1]:
-        form = form[1:-1].strip()
-    ends = len(form) > 2 and form[-1] in ".。" and form[-2] not in ".。" and not form[:-1].isdigit()
-    return form[:-1].rstrip() if ends else form
+    """A text without what a sentence puts around and after it: quotes, brackets around words, a stop, a comma."""
+    while len(form) > 2:
+        bare = _unwrapped(form)
+        if bare[-1] in _STOPS and len(bare) > 2 and bare[-2] not in _STOPS and not _ordinal(bare):
+            bare = bare[:-1].rstrip()
+        if bare == form or not bare:
+            return form
+        form = bare
+    return form
+
+
+def _ordinal(form: str) -> bool:
+    """Whether this is what some languages write for the third, or the 21st."""
+    return len(form) < 5 and form[:-1].isdigit()
+
+
+def _unwrapped(form: str) -> str:
+    """The text between two marks that belong together, if they are of the whole and not of a part."""
+    for opening, closing in _PAIRS:
+        if form.startswith(opening) and form.endswith(closing):
+            inner = form[len(opening) : len(form) - len(closing)].strip()
+            # (5) is minus five in a ledger, [x] a box that is ticked, <b> a tag.
+            whole = len(inner) > 1 and opening not in inner and closing not in inner
+            plain = opening not in _BRACKETS or (inner[:1].isalpha() and "," not in inner)
+            if whole and plain and (opening != "<" or "://" in inner):
+                return inner
+    return form
 
 
 def first_letters(text: str) -> str:
@@ -165,7 +208,7 @@ def _address_pattern() -> re.Pattern[str]:
 @cache
 def _phone_pattern() -> re.Pattern[str]:
     return re.compile(
-        r"(?:tel:)?(?:(?P<international>(?:\+|00(?=[1-9]))\d{1,3}(?:[ ./-]?\(?\d+\)?)*)"
+        r"(?:tel:)?(?:(?P<international>(?:\(\+\d{1,3}\)|(?:\+|00(?=[1-9]))\d{1,3})(?:[ ./-]?\(?\d+\)?)*)"
         r"|(?P<national>\(\d{3}\) ?\d{3}[ .-]\d{4}|\d{3}(?P<mark>[ .-])\d{3}(?P=mark)\d{4}))"
         r"(?:,? ?(?:x|ext\.?) ?(?P<extension>\d{1,6}))?",
         re.IGNORECASE,

@@ -51,13 +51,13 @@ _UNITS: Final = (
     ("inch", 12, 0, "ft foot feet", ""),
     ("inch", 36, 0, "yd yard yards", ""),
     ("inch", 63360, 0, "mi mile miles", ""),
-    ("metre an hour", 1, 3, "km/h kmh kph kmph", ""),
-    ("mile an hour", 1, 0, "mph", ""),
-    ("metre a second", 1, 0, "m/s", ""),
+    ("metre an hour", 1, 3, "km/h kmh kph kmph kilometre/h kilometres/h kilometer/h kilometers/h", ""),
+    ("mile an hour", 1, 0, "mph mile/h miles/h", ""),
+    ("metre a second", 1, 0, "m/s metre/s metres/s meter/s meters/s", ""),
     ("gram", 1, -3, "mg milligram milligrams", ""),
     ("gram", 1, 0, "g gram grams gramme grammes", ""),
     ("gram", 1, 3, "kg kilo kilos kilogram kilograms", ""),
-    ("gram", 1, 6, "tonne tonnes", ""),
+    ("gram", 1, 6, "tonne tonnes", "Mg"),
     ("ounce", 1, 0, "oz ounce ounces", ""),
     ("ounce", 16, 0, "lb lbs", ""),
     ("litre", 1, -3, "ml millilitre millilitres milliliter milliliters", ""),
@@ -81,6 +81,7 @@ _UNITS: Final = (
     ("volt", 1, 3, "kv kilovolt kilovolts", ""),
     ("ampere", 1, 0, "a amp amps ampere amperes", ""),
     ("ampere", 1, -3, "ma milliamp milliamps", ""),
+    ("ampere", 1, 6, "", "MA"),
     ("ampere hour", 1, -3, "mah", ""),
     ("ampere hour", 1, 0, "ah", ""),
     ("celsius", 1, 0, "°c celsius degrees_celsius degree_celsius", ""),
@@ -266,7 +267,10 @@ def _currency(name: str) -> str:
 
 def _unit(name: str) -> Unit | None:
     symbols, names = _units()
-    return symbols.get(name) or names.get(fold_case(name).replace(" ", "_"))
+    unit = symbols.get(name) or names.get(fold_case(name).replace(" ", "_"))
+    if unit is None and " per " in name:
+        unit = names.get(fold_case(name).replace(" per second", "/s").replace(" per hour", "/h"))
+    return unit
 
 
 @cache
@@ -289,6 +293,7 @@ def _units() -> tuple[dict[str, Unit], dict[str, Unit]]:
         symbols[f"{upper}b"] = bits
         rate = Unit("bit a second", 1, power)
         names.update(dict.fromkeys((f"{letter}bit/s", f"{letter}bits/s"), rate))
+        names.update(dict.fromkeys((f"{word}bit/s", f"{word}bits/s"), rate))
         symbols.update(dict.fromkeys((f"{upper}bps", f"{letter}bps", f"{upper}b/s", f"{upper}BPS"), rate))
         symbols.update(
             dict.fromkeys((f"{upper}B/s", f"{letter}B/s", f"{upper}Bps"), Unit("byte a second", 1, power))

@@ -7,6 +7,7 @@ Exit codes: 0 done, holds, or read to the end; 1 refused, held, does not verify,
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import sys
@@ -20,6 +21,7 @@ from tlog.errors import Error, MalformedError, RefusedError, UnavailableError, V
 # command: (module, function that adds its parser, function that runs it, help). Modules are loaded when called.
 _MEMORY = ("memory.cli_memory", "add_command", "run_command")
 _ERASE = ("memory.cli_erase", "add_command", "run_command")
+_BACKUP = ("memory.cli_backup", "add_command", "run_command")
 COMMANDS: Final[dict[str, tuple[str, str, str, str]]] = {
     "init": (*_MEMORY, "make a home; the first use does it too, with defaults"),
     "remember": (*_MEMORY, "write a fact"),
@@ -30,21 +32,35 @@ COMMANDS: Final[dict[str, tuple[str, str, str, str]]] = {
     "retract": (*_MEMORY, "say that a fact is no longer true, with nothing in its place"),
     "conflicts": (*_MEMORY, "facts on which clients disagree"),
     "resolve": (*_MEMORY, "settle a conflict"),
+    "grant": (*_MEMORY, "let another agent of the tenant read; without AGENT, what is granted"),
+    "revoke": (*_MEMORY, "end a grant"),
     "review": (*_MEMORY, "what is held or refused and waits for a person"),
     "status": (*_MEMORY, "counts and the state of the log"),
     "receipt": (*_MEMORY, "write the receipt of a fact to a file"),
     "opening": (*_MEMORY, "write what proves the content of an entry to a file"),
     "forget": (*_ERASE, "erase: first a preview, then with its token for good"),
     "retention": (*_ERASE, "erase superseded facts older than a duration"),
+    "hold": (*_ERASE, "keep records from being erased or used: a legal hold"),
+    "release": (*_ERASE, "end a legal hold"),
+    "backup": (*_BACKUP, "write an encrypted backup of the store"),
+    "restore": (*_BACKUP, "put the store back from a backup, and erase again what was erased since"),
     "verify": ("memory.cli_log", "add_command", "run_command", "check receipts, proofs, manifests offline"),
     "log": ("memory.cli_log", "add_command", "run_command", "publish, look at and check the log"),
     "witness": ("witness.cli", "add_witness_commands", "run_witness", "run a witness for logs"),
     "audit": ("auditor.cli", "add_audit_command", "run_audit", "check memory, log, witnesses and erasures"),
     "mcp": ("memory.cli_serve", "add_command", "run_command", "serve agents over MCP (stdio)"),
     "import": ("memory.cli_import", "add_command", "run_command", "bring facts in from a file"),
+    "export": (
+        "memory.cli_export",
+        "add_command",
+        "run_command",
+        "write what an auditor needs, or what is held on a person",
+    ),
     "batch": ("memory.cli_serve", "add_command", "run_command", "JSON lines in, JSON lines out"),
     "demo": ("memory.cli_serve", "add_command", "run_command", "the whole story on this machine"),
 }
+# To try again changes nothing about a home, or a file system, that this user may not write to.
+_NOT_OURS_TO_WRITE: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 _EXIT_CODES: Final = ((MalformedError, 2), (UnavailableError, 3), (VerificationError, 1), (RefusedError, 1))
 
 
@@ -81,7 +97,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except OSError as error:
         return _report(
-            UnavailableError(f"a file or the disk failed: {error.strerror or 'input or output'}"), as_json
+            UnavailableError(
+                f"a file or the disk failed: {error.strerror or 'input or output'}", errno=error.errno
+            ),
+            as_json,
         )
     except Exception as error:
         if os.environ.get("MUNIMENT_DEBUG"):
@@ -97,6 +116,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def exit_code(error: Error) -> int:
     """The exit code that interfaces promise for an error."""
+    if error.fields.get("errno") in _NOT_OURS_TO_WRITE:
+        return 2
     return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), 1)
 
 

@@ -1,44 +1,68 @@
-"""The commands that erase: `forget` (preview, then its token) and `retention`."""
+"""The commands that erase, and that keep from erasing: `forget`, `retention`, `hold`, `release`."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from memory import wiring
-from memory.cli_memory import Answer, show
+from memory.cli_memory import Answer, read_argument, show
+from memory.erase_request import SELECTORS
 from memory.principal import owner_from_environment
 from tlog.errors import MalformedError
 
 COMPLETE: Final = "closed_complete"
 _OPEN: Final = "inconclusive"
+_BAR: Final = 32
 _MAX_BYTES: Final = 64 * 1024 * 1024
 
 
 def add_command(subparsers: Any, name: str) -> None:
-    """Adds the parser of `forget` or `retention`."""
+    """Adds the parser of one of these commands."""
     from memory.cli import COMMANDS
 
     parser = subparsers.add_parser(name, help=COMMANDS[name][3], description=COMMANDS[name][3])
-    if name == "forget":
-        _forget_options(parser)
-    else:
-        parser.add_argument("--superseded-older-than", metavar="DURATION", required=True, help="such as 90d")
-        parser.add_argument("--apply", action="store_true", help="erase them; without it they are counted")
+    _OPTIONS[name](parser)
 
 
 def run_command(args: argparse.Namespace) -> int:
-    """Runs one of the two on its home."""
-    with wiring.open_home(args.home) as home:
+    """Runs one of these commands on its home."""
+    with wiring.open_existing_home(args.home) as home:
         memory = home.memory(owner_from_environment(os.environ))
-        if args.command == "retention":
-            answer = memory.retention(args.superseded_older_than, apply=args.apply)
-            show(args, answer, _retention_text)
-            return 0 if answer.get("state", COMPLETE) == COMPLETE else 1
-        return _forget(memory, args)
+        return _RUNNERS[args.command](memory, args)
+
+
+def _retention_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--superseded-older-than",
+        metavar="DURATION",
+        help="also what was superseded so long ago, such as 90d",
+    )
+    parser.add_argument("--apply", action="store_true", help="erase them; without it they are counted")
+
+
+def _retention(memory: Any, args: argparse.Namespace) -> int:
+    answer = memory.retention(args.superseded_older_than, apply=args.apply, progress=_progress(args.apply))
+    show(args, answer, _retention_text)
+    return 0 if answer.get("state", COMPLETE) == COMPLETE else 1
+
+
+def _progress(apply: bool) -> Callable[[int, int], None]:
+    """A bar on standard error, for a person who waits: nothing where nobody looks, or nothing is erased."""
+    if not apply or not sys.stderr.isatty():
+        return lambda done, total: None
+
+    def draw(done: int, total: int) -> None:
+        width = _BAR * done // total if total else _BAR
+        end = "\n" if done >= total else ""
+        sys.stderr.write(f"\r[{'#' * width}{'.' * (_BAR - width)}] {done} of {total} erased{end}")
+        sys.stderr.flush()
+
+    return draw
 
 
 def _retention_text(answer: Answer) -> str:
@@ -46,12 +70,26 @@ def _retention_text(answer: Answer) -> str:
     return f"matched {answer['matched']}, removed {answer['removed']}{state}"
 
 
-def _forget_options(parser: argparse.ArgumentParser) -> None:
-    what = parser.add_argument_group("what to erase (one of these)")
+def _selectors(parser: argparse.ArgumentParser, doing: str) -> None:
+    what = parser.add_argument_group(f"what to {doing} (several narrow each other; an id stands alone)")
     what.add_argument("--id", action="append", metavar="ID", help="a fact; may be given several times")
     what.add_argument("--key", metavar="K", help="all facts of one key")
     what.add_argument("--subject", metavar="S", help="all facts about one subject, exactly; - reads stdin")
+    what.add_argument("--value", metavar="V", help="all facts that say this; - reads stdin")
+    what.add_argument("--recorded-from", metavar="T", help="what was recorded then or later")
+    what.add_argument("--recorded-until", metavar="T", help="what was recorded before")
     what.add_argument("--all", action="store_true", help="all facts of this scope")
+    what.add_argument("--tenant", action="store_true", help="all facts of all agents of this tenant")
+
+
+def _forget_options(parser: argparse.ArgumentParser) -> None:
+    _selectors(parser, "erase")
+    parser.add_argument(
+        "--identifier",
+        action="append",
+        metavar="I",
+        help="another name of the subject, to look for elsewhere",
+    )
     parser.add_argument("--guard", metavar="keep|erase", help="whether retired values stay refused")
     parser.add_argument("--reason", metavar="CODE", help="the ground, as a code: data_subject, operator, …")
     parser.add_argument("--confirm", metavar="TOKEN", help="the token of the preview: erase for good")
@@ -62,18 +100,71 @@ def _forget_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _forget(memory: Any, args: argparse.Namespace) -> int:
-    from memory.cli_memory import read_argument
+def _hold_options(parser: argparse.ArgumentParser) -> None:
+    _selectors(parser, "hold; without any, the holds in force are listed")
+    parser.add_argument("--authority", metavar="A", help="by whose order; - reads stdin")
+    parser.add_argument("--review-by", metavar="T", help="when somebody has to look at it again")
 
-    given = {"id": args.id, "key": args.key, "subject": args.subject, "all": args.all or None}
+
+def _release_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", metavar="HOLD", help="the hold to end")
+    parser.add_argument("--authority", metavar="A", required=True, help="by whose order; - reads stdin")
+
+
+def _chosen(args: argparse.Namespace) -> dict[str, Any]:
+    """The selectors that were given."""
+    given: dict[str, Any] = {name: getattr(args, name) for name in SELECTORS}
+    given |= {name: given[name] or None for name in ("all", "tenant")}
     chosen = {name: value for name, value in given.items() if value is not None}
+    if ("id" in chosen and len(chosen) > 1) or (len(chosen) > 1 and "all" in chosen and "subject" in chosen):
+        raise MalformedError("expected --id alone, and --all without --subject", code="usage")
+    read = [name for name in ("subject", "value") if chosen.get(name) == "-"]
+    if len(read) > 1:
+        raise MalformedError("expected only one of --subject and --value to be -", code="usage")
+    return chosen | {name: read_argument("-") for name in read}
+
+
+def _hold(memory: Any, args: argparse.Namespace) -> int:
+    chosen = _chosen(args)
+    if not chosen and args.authority is None and args.review_by is None:
+        show(args, memory.holds(), _holds_text)
+        return 0
+    if not chosen or args.authority is None or args.review_by is None:
+        raise MalformedError("expected what to hold, with --authority and --review-by", code="usage")
+    answer = memory.hold(authority=read_argument(args.authority), review_by=args.review_by, **chosen)
+    show(args, answer, _hold_text)
+    return 0
+
+
+def _release(memory: Any, args: argparse.Namespace) -> int:
+    answer = memory.release(args.id, read_argument(args.authority))
+    show(args, answer, lambda a: f"hold {a['id']} is released")
+    return 0
+
+
+def _hold_text(answer: Answer) -> str:
+    return (
+        f"{_many(answer['held'], 'record')} kept and not used, to be reviewed by {answer['review_by']}\n"
+        f"to let them go: muniment release {answer['id']} --authority …"
+    )
+
+
+def _holds_text(answer: Answer) -> str:
+    lines = [
+        f"{one['id']}  {_many(one['facts'], 'record')}, review by {one['review_by']}"
+        f"{' (OVERDUE)' if one['overdue'] else ''}: {one['authority']}"
+        for one in answer["holds"]
+    ]
+    return "\n".join(lines) or "no hold is in force"
+
+
+def _forget(memory: Any, args: argparse.Namespace) -> int:
+    chosen = _chosen(args)
     if args.request is not None or args.needles is not None:
         return _look_again(memory, args, chosen)
-    if len(chosen) != 1:
-        raise MalformedError("expected exactly one of --id, --key, --subject and --all", code="usage")
-    if "subject" in chosen:
-        chosen["subject"] = read_argument(args.subject)
-    options = {"guard": args.guard, "reason": args.reason}
+    if not chosen:
+        raise MalformedError("expected what to erase, such as --subject or --id", code="usage")
+    options = {"guard": args.guard, "reason": args.reason, "identifiers": args.identifier}
     chosen |= {name: value for name, value in options.items() if value is not None}
     if args.confirm is None:
         show(args, memory.forget_preview(**chosen), _preview_text)
@@ -113,6 +204,8 @@ def _preview_text(answer: Answer) -> str:
         f"and {preview['derived']} with them: copies that were refused or held, and what was done to them alone",
         f"value ledger: {preview['guard']} ({_many(preview['ledger'], 'entry', 'entries')})",
     ]
+    if preview["held"]:
+        lines.append(f"NOT erased by this: {_many(preview['held'], 'record')} under a legal hold")
     if preview["openings"]:
         lines.append(_openings_line(preview["openings"]))
     if preview["mentions"]:
@@ -141,6 +234,12 @@ def _done_text(answer: Answer) -> str:
             "to look again, once what stood in the way is gone, with words of what was erased:"
             f" muniment forget --request {answer['request']} --needles -"
         )
+    if answer.get("claim"):
+        lines.append(
+            f"claim: {answer['claim']}, shown once: it shows that the manifest is yours (verify --claim)"
+        )
+    if answer["backups"]:
+        lines.append(f"{_many(answer['backups'], 'backup')} held it, and can't be read for it any more")
     if answer["openings"]:
         lines.append(_openings_line(answer["openings"]))
     if answer["mentions"]:
@@ -160,3 +259,17 @@ def _openings_line(count: int) -> str:
 
 def _many(count: int, one: str, several: str | None = None) -> str:
     return f"{count} {one if count == 1 else several or one + 's'}"
+
+
+_OPTIONS: Final[dict[str, Callable[[argparse.ArgumentParser], None]]] = {
+    "forget": _forget_options,
+    "retention": _retention_options,
+    "hold": _hold_options,
+    "release": _release_options,
+}
+_RUNNERS: Final[dict[str, Callable[[Any, argparse.Namespace], int]]] = {
+    "forget": _forget,
+    "retention": _retention,
+    "hold": _hold,
+    "release": _release,
+}

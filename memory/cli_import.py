@@ -81,6 +81,10 @@ def _progress_bar(name: str) -> Callable[[int], None]:
 
 def _report_text(answer: dict[str, Any]) -> str:
     counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(answer["outcomes"].items()))
-    lines = [f"{answer['lines']} lines: {counts or 'no facts'}"]
+    erased = f" ({answer['erased']} of them erased since)" if answer["erased"] else ""
+    lines = [
+        f"{answer['lines']} lines: {answer['new']} new{f' ({counts})' if counts else ''}, "
+        f"{answer['known']} there already{erased}"
+    ]
     lines += [f"line {one['line']} not taken: {one['message']}" for one in answer["not_taken"]]
     return "\n".join(lines)

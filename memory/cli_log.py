@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import Any
 
 
@@ -14,6 +15,9 @@ def add_command(subparsers: Any, name: str) -> None:
         cli.add_log_commands(subparsers)
     else:
         cli.add_verify_command(subparsers)
+        subparsers.choices["verify"].add_argument(
+            "--claim", metavar="CLAIM", help="what the erasure gave its requester: the manifest is theirs"
+        )
 
 
 def run_command(args: argparse.Namespace) -> int:
@@ -21,14 +25,15 @@ def run_command(args: argparse.Namespace) -> int:
     from tlog import cli, cli_keys
 
     if args.command == "verify":
-        return cli.run_verify(args, open_content=_open_content, describe_manifest=_describe_manifest)
+        describe = _describe_manifest if args.claim is None else _claimed(args.claim)
+        return cli.run_verify(args, open_content=_open_content, describe_manifest=describe)
     if args.log_command == "root" and args.root_command in cli_keys.OFFLINE:
         # A machine with a root key on it has no home, and must not get one.
         return cli_keys.run_key_command(args, None)
     from memory import wiring
     from memory.operator import Operator
 
-    with wiring.open_home(args.home) as home:
+    with wiring.open_existing_home(args.home) as home:
         return cli.run_log(args, home, Operator(home))
 
 
@@ -42,3 +47,21 @@ def _describe_manifest(payload: bytes) -> dict[str, Any]:
     from memory.manifest import describe
 
     return describe(payload)
+
+
+def _claimed(text: str) -> Callable[[bytes], dict[str, Any]]:
+    """Tells of a manifest and whether a claim is on it, which has to hold."""
+    from memory.claim import parse_claim, verify_claim
+    from memory.manifest import decode_document, describe
+    from memory.manifest_text import CLAIMED
+
+    claim = parse_claim(text)
+
+    def describe_claimed(payload: bytes) -> dict[str, Any]:
+        described = describe(payload)
+        document = decode_document(payload)
+        verify_claim(claim, document.get("claim"), document["request"])
+        described["proved"] = [*described["proved"], {"code": "claim", "text": CLAIMED}]
+        return described
+
+    return describe_claimed

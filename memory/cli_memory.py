@@ -16,6 +16,7 @@ from tlog.errors import MalformedError
 
 Answer = dict[str, Any]
 _REFUSED_OUTCOMES: Final = ("refused", "held")
+_MAKES_HOME: Final = ("remember",)
 
 
 def add_command(subparsers: Any, name: str) -> None:
@@ -29,7 +30,9 @@ def run_command(args: argparse.Namespace) -> int:
     """Runs one of these commands on its home."""
     if args.command == "init":
         return _init(args)
-    with wiring.open_home(args.home) as home:
+    # A misspelt folder is not answered with an empty memory made for it.
+    opened = wiring.open_home if args.command in _MAKES_HOME else wiring.open_existing_home
+    with opened(args.home) as home:
         memory = home.memory(owner_from_environment(os.environ))
         return _RUNNERS[args.command](memory, args)
 
@@ -81,6 +84,7 @@ def _remember_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--key", help="what the fact is about, such as checkout-api/region")
     parser.add_argument("--value", help="the value alone; - reads standard input")
     parser.add_argument("--subject", help="the person or thing concerned")
+    parser.add_argument("--source", metavar="S", help="where it comes from, as a document or an address")
     parser.add_argument("--valid-from", metavar="T", help="since when it is true")
     parser.add_argument("--valid-until", metavar="T", help="until when it is true")
     parser.add_argument("--provisional", action="store_true", help="a guess: held until confirmed")
@@ -95,6 +99,22 @@ def _remember_options(parser: argparse.ArgumentParser) -> None:
 def _read_times(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--as-of", metavar="T", help="what was true then")
     parser.add_argument("--as-recorded", metavar="T", help="what this memory believed then")
+    _owner_option(parser)
+
+
+def _owner_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--owner", metavar="AGENT", help="read the memory of another agent, by its grant")
+
+
+def _provenance_options(parser: argparse.ArgumentParser) -> None:
+    _id_option(parser)
+    _owner_option(parser)
+
+
+def _grant_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "agent", metavar="AGENT", nargs="?", help="who may read; without it grants are listed"
+    )
 
 
 def _recall_options(parser: argparse.ArgumentParser) -> None:
@@ -107,10 +127,6 @@ def _recall_options(parser: argparse.ArgumentParser) -> None:
 def _get_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("key", metavar="KEY")
     _read_times(parser)
-
-
-def _key_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("key", metavar="KEY")
 
 
 def _id_option(parser: argparse.ArgumentParser) -> None:
@@ -173,6 +189,7 @@ def _remember(memory: Any, args: argparse.Namespace) -> int:
         provisional=args.provisional,
         many=args.many,
         restatement=args.restatement,
+        source=args.source,
         idempotency_key=args.idempotency_key,
         reaffirm=args.reaffirm,
         reason=args.reason,
@@ -199,13 +216,14 @@ def _recall(memory: Any, args: argparse.Namespace) -> int:
         as_of=args.as_of,
         as_recorded=args.as_recorded,
         include_history=args.include_history,
+        owner=args.owner,
     )
     show(args, answer, lambda a: _facts_text(a["facts"], "nothing found in this scope"))
     return 0
 
 
 def _get(memory: Any, args: argparse.Namespace) -> int:
-    answer = memory.get(args.key, as_of=args.as_of, as_recorded=args.as_recorded)
+    answer = memory.get(args.key, as_of=args.as_of, as_recorded=args.as_recorded, owner=args.owner)
     show(args, answer, _get_text)
     return 0
 
@@ -217,18 +235,21 @@ def _get_text(answer: Answer) -> str:
         return "clients disagree:\n" + _facts_text(answer["active"], "")
     if answer.get("content_erased"):
         return "erased: only an erased statement could answer this"
+    if answer.get("withheld") and not answer["active"]:
+        return "withheld: what would answer this is under a legal hold, or past its retention"
     return _facts_text(answer["active"], "no current value")
 
 
 def _history(memory: Any, args: argparse.Namespace) -> int:
-    show(args, memory.history(args.key), lambda a: _facts_text(a["facts"], "nothing was said about this key"))
+    answer = memory.history(args.key, as_of=args.as_of, as_recorded=args.as_recorded, owner=args.owner)
+    show(args, answer, lambda a: _facts_text(a["facts"], "nothing was said about this key"))
     return 0
 
 
 def _provenance(memory: Any, args: argparse.Namespace) -> int:
     from memory.provenance_text import provenance_text
 
-    show(args, memory.provenance(args.id), provenance_text)
+    show(args, memory.provenance(args.id, owner=args.owner), provenance_text)
     return 0
 
 
@@ -238,7 +259,7 @@ def _retract(memory: Any, args: argparse.Namespace) -> int:
 
 
 def _conflicts(memory: Any, args: argparse.Namespace) -> int:
-    show(args, memory.conflicts(), _conflicts_text)
+    show(args, memory.conflicts(owner=args.owner), _conflicts_text)
     return 0
 
 
@@ -249,6 +270,27 @@ def _conflicts_text(answer: Answer) -> str:
         for c in answer["conflicts"]
     ]
     return "\n".join(blocks) or "no open conflict"
+
+
+def _grant(memory: Any, args: argparse.Namespace) -> int:
+    if args.agent is None:
+        show(args, memory.grants(), _grants_text)
+    else:
+        show(args, memory.grant(args.agent), lambda a: f"granted: {a['id']} (muniment revoke {a['id']})")
+    return 0
+
+
+def _grants_text(answer: Answer) -> str:
+    lines = [
+        f"{one['id']}  {one['owner']} lets {one['reader']} read"
+        for one in (*answer["made"], *answer["given"])
+    ]
+    return "\n".join(lines) or "no grant in this scope"
+
+
+def _revoke(memory: Any, args: argparse.Namespace) -> int:
+    show(args, memory.revoke(args.id), lambda a: f"{a['id']} is {a['status']}")
+    return 0
 
 
 def _resolve(memory: Any, args: argparse.Namespace) -> int:
@@ -310,10 +352,12 @@ _PARSERS: Final[dict[str, Callable[[argparse.ArgumentParser], None]]] = {
     "remember": _remember_options,
     "recall": _recall_options,
     "get": _get_options,
-    "history": _key_option,
-    "provenance": _id_option,
+    "history": _get_options,
+    "provenance": _provenance_options,
+    "grant": _grant_options,
+    "revoke": _id_option,
     "retract": _id_option,
-    "conflicts": _no_options,
+    "conflicts": _owner_option,
     "resolve": _resolve_options,
     "review": _review_options,
     "status": _no_options,
@@ -327,6 +371,8 @@ _RUNNERS: Final[dict[str, Callable[[Any, argparse.Namespace], int]]] = {
     "history": _history,
     "provenance": _provenance,
     "retract": _retract,
+    "grant": _grant,
+    "revoke": _revoke,
     "conflicts": _conflicts,
     "resolve": _resolve,
     "review": _review,

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from memory.model import IDENTITIES, SHAPES, UNKNOWN_TENANTS
 from tlog.errors import MalformedError
 
 Guard = Literal["on", "off"]
@@ -23,9 +24,20 @@ MAX_CONFIG_BYTES: Final = 64 * 1024
 GUARDS: Final = ("on", "off")
 DEFAULT_GUARD: Final = "on"
 DEFAULT_MERGE_DELAY_SECONDS: Final = 86_400
+DEFAULT_WITHHELD_RETENTION: Final = "30d"
 _MAX_SECONDS: Final = 1 << 40
 _MAX_NAME_CHARACTERS: Final = 255
-_LEFT_OUT: Final[Mapping[str, object]] = {"frozen": ()}  # settings without which a file says the same
+# Settings without which a file says the same.
+_LEFT_OUT: Final[Mapping[str, object]] = {
+    "frozen": (),
+    "identity": "reported",
+    "authority": (),
+    "instruction_shaped": "serve",
+    "unknown_tenants": "create",
+    "retention": (),
+    "withheld_retention": "30d",
+    "systems": (),
+}
 
 
 @dataclass(frozen=True)
@@ -33,7 +45,9 @@ class Config:
     """The settings of one home. `created_at`, in whole seconds, is when its first keys begin to be valid.
 
     `root` is the COSE_Key, in base64, of the root that certifies its keys. `frozen` has a line for each log that
-    another has taken the place of, the oldest first: vkey, size and root.
+    another has taken the place of, the oldest first: vkey, size and root. `identity`, `authority` and
+    `instruction_shaped` are the terms of `memory.admission`, `unknown_tenants` those of `memory.scope`; `retention`
+    and `withheld_retention` are those of `memory.retention_rules`, `systems` the lines of `memory.erase_systems`.
     """
 
     origin: str
@@ -47,6 +61,13 @@ class Config:
     mirror: str | None = None
     root: str | None = None
     frozen: tuple[str, ...] = ()
+    identity: str = "reported"
+    authority: tuple[str, ...] = ()
+    instruction_shaped: str = "serve"
+    unknown_tenants: str = "create"
+    retention: tuple[str, ...] = ()
+    withheld_retention: str = DEFAULT_WITHHELD_RETENTION
+    systems: tuple[str, ...] = ()
 
 
 def new_config(origin: str, guard: Guard, created_at: int) -> Config:
@@ -105,6 +126,21 @@ def parse_config(data: bytes) -> Config:
         mirror=_text(fields, "mirror", 4096) if "mirror" in fields else None,
         root=_text(fields, "root", 8192) if "root" in fields else None,
         frozen=_texts(fields, "frozen"),
+        identity=resolve_setting("identity", None, fields.get("identity"), "reported", IDENTITIES),
+        authority=_names(fields, "authority"),
+        instruction_shaped=resolve_setting(
+            "instruction_shaped", None, fields.get("instruction_shaped"), "serve", SHAPES
+        ),
+        unknown_tenants=resolve_setting(
+            "unknown_tenants", None, fields.get("unknown_tenants"), "create", UNKNOWN_TENANTS
+        ),
+        retention=_texts(fields, "retention"),
+        withheld_retention=(
+            _text(fields, "withheld_retention", 32)
+            if "withheld_retention" in fields
+            else DEFAULT_WITHHELD_RETENTION
+        ),
+        systems=_texts(fields, "systems"),
     )
 
 
@@ -148,6 +184,14 @@ def _texts(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise MalformedError(f"config.toml: expected {name} as a list of texts")
     return tuple(value)
+
+
+def _names(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Names of clients, each once: one that stands twice has no one place."""
+    names = _texts(fields, name)
+    if len(set(names)) != len(names) or not all(0 < len(one) <= _MAX_NAME_CHARACTERS + 1 for one in names):
+        raise MalformedError(f"config.toml: expected {name} as a list of different names of clients")
+    return names
 
 
 def _seconds(fields: Mapping[str, Any], name: str, default: int | None = None) -> int:

@@ -13,8 +13,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from memory import (
+    erase_backups,
+    erase_systems,
+    erase_tenant,
+    erase_token,
+    store_erase,
+    store_holds,
+    store_openings,
+)
 from memory import erase_record as record
-from memory import erase_tenant, erase_token, store_erase, store_openings
+from memory.claim import claim_hash, format_claim, new_claim
+from memory.erase_answer import describe, named
 from memory.erase_checks import (
     Bystander,
     check_bystanders,
@@ -25,21 +35,13 @@ from memory.erase_checks import (
     watch_bystanders,
 )
 from memory.erase_needles import Needles, new_canary, take_needles
-from memory.erase_selection import (
-    Disposition,
-    Request,
-    Selection,
-    complete,
-    mentioned,
-    nothing_matched,
-    parse_request,
-    select,
-)
-from memory.manifest_text import REASONS, STATES, sentences
+from memory.erase_request import Disposition, Request, parse_request
+from memory.erase_selection import Selection, complete, mentioned, nothing_matched, select
+from memory.manifest_fields import MAX_ITEMS
 from memory.model import Principal
 from memory.principal import require
 from memory.scope import Scope, open_scope
-from memory.times import format_time
+from memory.times import format_time, whole_hour
 from memory.vault import new_number
 from tlog.errors import Error
 
@@ -59,16 +61,17 @@ class _Plan:
     """An erasure that is decided on: what it takes, and how it is recorded.
 
     `names` are what the caller called it by: the scan looks for them, too. `mentions` is None where nobody is
-    looked for elsewhere.
+    looked for elsewhere. `claim` is what the requester gets to show that the manifest is theirs; empty for nobody.
     """
 
     kind: str
     basis: str
     select: Callable[[Snapshot, Scope], Selection]
     admit: Callable[[Txn, Scope, Selection], Disposition]
-    ledger: Callable[[Scope], dict[str, bytes]]
+    ledger: Callable[[Scope], dict[str, Any]]
     mentions: Callable[[Snapshot, Scope, Selection], tuple[SelectedFact, ...] | None]
     names: tuple[str, ...] = ()
+    claim: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,7 @@ class _Started:
     canary: str
     bystanders: tuple[Bystander, ...]
     mentions: tuple[SelectedFact, ...]
+    elsewhere: erase_systems.Order
 
 
 @dataclass(frozen=True)
@@ -98,8 +102,8 @@ class _Erased:
 def preview(parts: Parts, principal: Principal, **selector: Any) -> dict[str, Any]:
     """What an erasure would take, and the token that confirms exactly that; nothing is deleted.
 
-    `selector` is one of id, key, subject and all, and may have guard and reason. Raises RefusedError with code
-    `nothing_matched` where it would take nothing.
+    `selector` is as `erase_request.parse_request` takes it. Raises RefusedError with code `nothing_matched` where it
+    would take nothing, and `on_hold` where holds keep all of it.
     """
     now = parts.clock()
     request = parse_request(now, **selector)
@@ -119,8 +123,8 @@ def preview(parts: Parts, principal: Principal, **selector: Any) -> dict[str, An
             "ids": [fact.id for fact in selection.facts],
             "by_status": selection.by_status(),
             "derived": selection.derived,
-            "held": 0,
-            "mentions": _named(mentions),
+            "held": len(selection.held),
+            "mentions": named(mentions),
             "guard": guard.name,
             "ledger": len(selection.entries),
             "openings": len(openings),
@@ -158,30 +162,23 @@ def execute(
         admit=admit,
         ledger=request.ledger,
         mentions=lambda view, scope, selection: _mentions(view, scope, request, selection),
-        names=(request.name,) if request.name else (),
+        names=request.names,
+        claim=new_claim(),
     )
-    return _run(parts, principal, plan, failpoint)
+    return _run(parts, principal, plan, failpoint) | {"claim": format_claim(plan.claim)}
 
 
-def count_superseded(parts: Parts, principal: Principal, replaced_until: int) -> int:
-    """How many facts of the caller's scope were superseded at or before a time."""
-    with parts.store.read() as view:
-        scope = open_scope(view, parts.vault, principal)
-        if scope is None:
-            return 0
-        facts = store_erase.select_superseded(view, scope.tenant_id, scope.agent_tag, replaced_until)
-    return len(facts)
+def erase_ended(
+    parts: Parts, principal: Principal, ended: Callable[[Snapshot, Scope], tuple[SelectedFact, ...]]
+) -> dict[str, Any] | None:
+    """What `execute` answers, for the facts that are past their retention; None if there are none.
 
-
-def erase_superseded(parts: Parts, principal: Principal, replaced_until: int) -> dict[str, Any] | None:
-    """What `execute` answers, for the facts superseded at or before a time; None if there are none.
-
-    Retention: their values stay refused.
+    Their values stay refused.
     """
     require(principal, "memory:forget")
 
-    def select_old(view: Snapshot, scope: Scope) -> Selection:
-        facts = store_erase.select_superseded(view, scope.tenant_id, scope.agent_tag, replaced_until)
+    def select_ended(view: Snapshot, scope: Scope) -> Selection:
+        facts = ended(view, scope)
         if not facts:
             raise nothing_matched()
         return complete(view, scope, facts, {})
@@ -189,13 +186,15 @@ def erase_superseded(parts: Parts, principal: Principal, replaced_until: int) ->
     plan = _Plan(
         kind="retention",
         basis="retention",
-        select=select_old,
+        select=select_ended,
         admit=lambda txn, scope, selection: Disposition("keep"),
         ledger=lambda scope: {},
         mentions=lambda view, scope, selection: None,
     )
-    if not count_superseded(parts, principal, replaced_until):
-        return None
+    with parts.store.read() as view:
+        scope = open_scope(view, parts.vault, principal)
+        if scope is None or not ended(view, scope):
+            return None
     return _run(parts, principal, plan, _no_failure)
 
 
@@ -238,7 +237,10 @@ def _start(parts: Parts, principal: Principal, plan: _Plan) -> _Started:
             "by_status": selection.by_status(),
             **({} if mentions is None else {"mentions": len(mentions)}),
             **({"openings": openings} if openings else {}),
+            **({"held": len(selection.held)} if selection.held else {}),
         }
+        exceptions = _exceptions(txn.view, scope, selection)
+        request = new_number()
         expiry = {} if guard.expires_at is None else {"expires_at": guard.expires_at}
         detail = {
             "basis": plan.basis,
@@ -246,8 +248,10 @@ def _start(parts: Parts, principal: Principal, plan: _Plan) -> _Started:
             "guard": {"disposition": guard.name, "entries": 0, **expiry},
             "started_at": parts.clock(),
             "erased": {},
+            **({"claim": claim_hash(plan.claim, request)} if plan.claim else {}),
+            **({"exceptions": exceptions} if exceptions else {}),
         }
-        draft, canary = record.Draft(new_number(), detail), new_canary()
+        draft, canary = record.Draft(request, detail), new_canary()
         record.start(txn, draft, canary)
         return _Started(
             scope=scope,
@@ -258,6 +262,7 @@ def _start(parts: Parts, principal: Principal, plan: _Plan) -> _Started:
             canary=canary,
             bystanders=watch_bystanders(txn.view, selection.seqs),
             mentions=mentions or (),
+            elsewhere=erase_systems.make_order(request, selection, plan.names),
         )
 
 
@@ -314,46 +319,22 @@ def _verify(parts: Parts, plan: _Plan, started: _Started, erased: _Erased) -> re
     keys = erase_tenant.destroy_key(parts, scope.tenant_id)
     residue = check_residue(parts.home, parts.store, started.needles, started.canary)
     free_space = check_free_space(parts.home)
-    systems = [record.store_system(len(erased.seqs), erased.contents, structure), wal]
+    backups = erase_backups.destroy_keys(parts, scope.tenant_id, erased.seqs)
+    systems = [record.store_system(len(erased.seqs), erased.contents, structure), wal, *backups]
     if started.guard.name == "erase":
         result = {"result": "failed", "why": ["content_present"]} if left else {"result": "verified"}
         systems.append({"kind": "ledger", "method": "delete", "erased": erased.ledger_entries} | result)
-    checks = (structure, bystanders, cover(residue, free_space), free_space)
+    elsewhere, counted = erase_systems.erase_elsewhere(parts.home, started.elsewhere)
+    systems += elsewhere
+    checks = (structure, bystanders, cover(residue, free_space), free_space, *counted)
     return record.Outcome(tuple(systems), checks, keys)
-
-
-def describe(parts: Parts, finished: record.Finished, mentions: tuple[SelectedFact, ...]) -> dict[str, Any]:
-    """What a finished erasure is answered with; `mentions` are the records beside it that name its subject."""
-    document = finished.document
-    residue = next(check for check in document["checks"] if check["check"] == "residue")
-    hits = {"found": residue.get("residue", [])}
-    return {
-        "erased": document["scope"]["count"],
-        "derived": document["scope"]["derived"],
-        "state": document["state"],
-        "message": STATES[document["state"]],
-        "why": sentences(REASONS, document["why"]),
-        "guard": document["guard"]["disposition"],
-        "ledger": document["guard"]["entries"],
-        "mentions": _named(mentions),
-        "openings": document["scope"].get("openings", 0),
-        "manifest": str(parts.home.public_storage().folder / finished.file),
-        "number": document["number"],
-        "request": document["request"].hex(),
-        "residue": {"result": residue["result"], **residue["counts"], **hits},
-        "checks": {check["check"]: check["result"] for check in document["checks"]},
-    }
-
-
-def _named(facts: tuple[SelectedFact, ...]) -> list[dict[str, str]]:
-    return [{"id": fact.id, "status": fact.status} for fact in facts]
 
 
 # Who may, and what with
 
 
 def _require(principal: Principal, request: Request) -> None:
-    require(principal, "memory:purge" if request.kind == "all" else "memory:forget")
+    require(principal, request.needed_scope)
 
 
 def _scope(view: Snapshot, parts: Parts, principal: Principal) -> Scope:
@@ -367,4 +348,20 @@ def _mentions(
     view: Snapshot, scope: Scope, request: Request, selection: Selection
 ) -> tuple[SelectedFact, ...] | None:
     """Other records that name the subject; a request about somebody is not complete without that search."""
-    return mentioned(view, scope, request, selection) if request.kind == "subject" else None
+    return mentioned(view, scope, request, selection) if request.subject is not None else None
+
+
+def _exceptions(view: Snapshot, scope: Scope, selection: Selection) -> list[dict[str, Any]]:
+    """What holds keep of the selection, a line for each hold, with its review date to the hour."""
+    if not selection.held:
+        return []
+    kept = store_holds.holds_on(view, scope.tenant_id, (fact.seq for fact in selection.held))
+    return [
+        {
+            "why": "legal_hold",
+            "count": count,
+            "review_at": whole_hour(max(review_by, 0)),
+            "statements": [hold],
+        }
+        for hold, (count, review_by) in list(kept.items())[:MAX_ITEMS]
+    ]

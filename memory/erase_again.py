@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from memory import erase_backups, erase_systems, erase_tenant, store_erase
 from memory import erase_record as record
-from memory import erase_tenant, store_erase
-from memory.erase import describe
+from memory.erase_answer import describe
 from memory.erase_checks import check_free_space, check_residue, check_structure, cover
 from memory.erase_needles import needles_given, new_canary
 from memory.manifest import decode_manifest
@@ -79,11 +79,15 @@ def _look(parts: Parts, found: _Request, words: tuple[str, ...], canary: str) ->
     residue = check_residue(parts.home, parts.store, needles_given(words), canary)
     residue["counts"]["needles_given"] = len(words)
     free_space = check_free_space(parts.home)
-    systems = [record.store_system(len(targets), len(targets), structure), wal]
+    backups = erase_backups.destroy_keys(parts, row.tenant_id, targets)
+    systems = [record.store_system(len(targets), len(targets), structure), wal, *backups]
     if detail["guard"]["disposition"] == "erase":
         result = {"result": "failed", "why": ["content_present"]} if left else {"result": "verified"}
         systems.append({"kind": "ledger", "method": "delete", "erased": detail["guard"]["entries"]} | result)
-    checks = (structure, *found.stays, cover(residue, free_space), free_space)
+    order = erase_systems.order_of_words(row.request, words)
+    elsewhere, counted = erase_systems.erase_elsewhere(parts.home, order)
+    systems += elsewhere
+    checks = (structure, *found.stays, cover(residue, free_space), free_space, *counted)
     return record.Outcome(tuple(systems), checks, keys)
 
 

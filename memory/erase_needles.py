@@ -29,7 +29,18 @@ if TYPE_CHECKING:
     from memory.store_read import Snapshot
     from memory.wiring import Home
 
-FIELDS: Final = ("text", "value", "key", "subject", "source", "reason", "tenant", "agent", "client")
+FIELDS: Final = (
+    "text",
+    "value",
+    "key",
+    "subject",
+    "source",
+    "reason",
+    "authority",
+    "tenant",
+    "agent",
+    "client",
+)
 PIECE_CHARACTERS: Final = 64
 PIECES: Final = 16
 _CANARY_CHARACTERS: Final = 24

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from memory import erase_tenant, event, store_erase, store_openings
+from memory import erase_backups, erase_systems, erase_tenant, event, store_erase, store_openings
 from memory.erase_checks import Check, check, check_free_space, check_structure
 from memory.layout import CHECKPOINT
 from memory.manifest import SCHEMA, decode_manifest, manifest_digest, sign_manifest
@@ -127,11 +127,18 @@ def finish(parts: Parts, number: int, outcome: Outcome) -> Finished:
             raise MalformedError("expected an erasure whose tombstone is written")
         tombstone = view.event_by_seq(row.tombstone_seq)
         manifest_number, previous = last_manifest(view)
-        recipients = store_openings.recipients_of(view, row.tenant_id, targets_of(view, row))
+        targets = targets_of(view, row)
+        recipients = store_openings.recipients(view, row.tenant_id, targets)
     assert tombstone is not None
+    backups = erase_backups.told(parts, targets, outcome.systems)
     document = _document(parts, row, tombstone, outcome) | {"number": manifest_number + 1}
     if recipients:
-        document["recipients"] = [{"recipient": one, "told": False} for one in recipients[:MAX_ITEMS]]
+        document["recipients"] = [
+            {"recipient": one, "told": False, "kind": kind, "count": count}
+            for one, kind, count in recipients[:MAX_ITEMS]
+        ]
+    if backups:
+        document["backups"] = backups
     if previous is not None:
         document["previous"] = previous
     home = parts.home
@@ -211,7 +218,9 @@ def _structural_outcome(parts: Parts, row: ErasureRow) -> Outcome:
         structure = check_structure(view, targets)
     keys = erase_tenant.destroy_key(parts, row.tenant_id)
     residue = check("residue", "not_run", {}, ["crash_before_scan"])
-    systems = (store_system(len(targets), len(targets), structure), truncate_wal(parts))
+    backups = erase_backups.destroy_keys(parts, row.tenant_id, targets)
+    elsewhere = erase_systems.not_asked(parts.home)
+    systems = (store_system(len(targets), len(targets), structure), truncate_wal(parts), *backups, *elsewhere)
     return Outcome(systems, (structure, residue, check_free_space(parts.home)), keys)
 
 
@@ -244,6 +253,8 @@ def _document(parts: Parts, row: ErasureRow, tombstone: EventRow, outcome: Outco
     why = {reason for part in (*outcome.systems, *outcome.checks) for reason in part.get("why", ())}
     if detail["scope"].get("mentions"):
         why.add("mentions_elsewhere")
+    if detail["scope"].get("held"):
+        why.add("legal_hold")
     if any(not key["destroyed"] for key in outcome.keys):
         why.add("system_failed")
     assert tombstone.content is not None
@@ -274,7 +285,9 @@ def _document(parts: Parts, row: ErasureRow, tombstone: EventRow, outcome: Outco
         },
         "log": {"origin": parts.home.origin} | ({} if checkpoint is None else {"checkpoint": checkpoint}),
         "tools": _tools(),
-    } | ({"keys": list(outcome.keys)} if outcome.keys else {})
+        **{name: detail[name] for name in ("claim", "exceptions") if name in detail},
+        **({"keys": list(outcome.keys)} if outcome.keys else {}),
+    }
 
 
 def _limits(detail: Mapping[str, Any], outcome: Outcome) -> set[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory import store_erase
 from memory.event import decode_content
-from memory.principal import DEFAULT_TENANT
+from memory.model import DEFAULT_TENANT
 from memory.vault import new_salt
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import hashlib
 import secrets
 from typing import TYPE_CHECKING, Final
 
-from memory.erase_selection import Disposition, Request
+from memory.erase_request import Disposition, Request
 from memory.model import Principal
 from tlog.errors import MalformedError, RefusedError
 
@@ -70,7 +70,8 @@ def invalid() -> RefusedError:
 def _bound(
     scope: Scope, principal: Principal, token: str, request: Request, guard: Disposition, digest: bytes
 ) -> bytes:
-    parts = (request.kind, guard.name, str(guard.expires_at or ""), digest)
+    parts: tuple[str | bytes, ...] = (request.kind, guard.name, str(guard.expires_at or ""), digest)
+    parts = (*parts, *request.identifiers)
     return scope.bound_tag(_PURPOSE, token, principal.client, *parts)
 
 

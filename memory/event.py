@@ -60,6 +60,7 @@ ACTS: Final = frozenset(
         "erases",
         "holds",
         "releases",
+        "revokes",
     }
 )
 _WORD: Final = 1 << 64
@@ -70,7 +71,23 @@ _LINK: Final = cbor.head(4, 3) + cbor.encode("link") + cbor.head(2, SALT_BYTES)
 _CONTENT: Final = cbor.head(4, 3) + cbor.encode("content") + cbor.head(2, SALT_BYTES)
 # What a link may say beside kind, numbers and acts: enumerated codes, counters, digests, random references.
 DETAILS: Final = frozenset(
-    {"outcome", "reason", "number", "previous", "request", "guard", "basis", "digest", "erasure", "count"}
+    {
+        "outcome",
+        "reason",
+        "number",
+        "previous",
+        "request",
+        "guard",
+        "basis",
+        "digest",
+        "erasure",
+        "count",
+        "statements",
+        "counts",
+        "sequences",
+        "tombstone",
+        "manifest",
+    }
 )
 
 
@@ -271,8 +288,15 @@ def _check_link(link: Link) -> None:
         raise MalformedError("expected a tenant number of 16 bytes")
     if not set(link.details) <= DETAILS:
         raise MalformedError("expected only the details a link may have")
+    counts = link.details.get("counts", {})
+    if type(counts) is not dict or not counts.keys() <= KINDS or not _are_counts(counts.values()):
+        raise MalformedError("expected counts by kind of statement")
     for name, targets in link.acts.items():
         _check_targets(name, targets)
+
+
+def _are_counts(values: Iterable[object]) -> bool:
+    return all(type(value) is int and 0 <= value < _WORD for value in values)
 
 
 def _check_targets(name: str, targets: Sequence[bytes]) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memory.allow import may_tell
 from memory.model import Principal, parse_fact_id
 from memory.opening import format_opening
 from memory.principal import require
 from memory.scope import open_scope
+from memory.store_holds import refuse_if_held
 from memory.store_openings import add_opening
-from memory.timeline import SERVED_THEN
 from memory.times import whole_hour
 from memory.vault import new_number
 from tlog.errors import MalformedError, RefusedError
@@ -58,11 +59,12 @@ def give_opening(parts: Parts, principal: Principal, reference: str) -> Given:
 
 def _opened(view: Snapshot, scope: Scope, principal: Principal, commitment: bytes) -> EventRow:
     fact = view.fact(scope.tenant_id, scope.agent_tag, commitment)
+    if fact is None:
+        refuse_if_held(view, scope, commitment)
     row = None if fact is None else view.event_by_seq(fact.seq)
     if fact is None or row is None or row.content is None or row.content_salt is None:
         raise _unknown()
-    told = fact.status in SERVED_THEN and not fact.end_erased
-    if not told and "memory:review" not in principal.scopes:
+    if not may_tell(fact.status, principal.scopes, fact.end_erased):
         raise RefusedError("this fact is withheld from this caller", code="forbidden")
     return row
 

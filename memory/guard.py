@@ -8,7 +8,7 @@ Messages are for agents and never repeat content.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -16,6 +16,7 @@ from memory.canon import Canonical, Reading, canonical_text, same_value, text_wo
 from memory.model import Decision, Known, KnownFact, Proposal
 
 Word = TypeVar("Word", str, bytes)
+WordsBeside = Callable[[str | Reading, Canonical, Collection[Canonical]], frozenset[str] | None]
 
 STORED: Final = "Stored."
 STORED_MANY: Final = "Stored beside the other values of this key; retract one to remove it."
@@ -118,14 +119,22 @@ def states(
     retired: Canonical,
     key_words: Collection[str],
     active: Sequence[tuple[str, str | None]],
+    beside_in: WordsBeside = words_beside,
 ) -> bool:
     """Whether a text without a key states a value that the key it names has retired.
 
     `retired` is a form that `canon.spans` found in the text and the ledger holds, `key_words` those of its key,
-    `active` the texts and values of the facts that stand there now.
+    `active` the texts and values of the facts that stand there now, `beside_in` `canon.words_beside` of its version.
+    Where the record that stands has the retired value in its own text, as a thing named after it has, a text that
+    states the record's value, too, only says that again.
     """
     current = [form for told, value in active for form in value_forms(told if value is None else value)]
-    beside = words_beside(text, retired, current)
+    if any(
+        value is not None and _says_any(text, value_forms(value)) and beside_in(told, retired, ()) is not None
+        for told, value in active
+    ):
+        return False
+    beside = beside_in(text, retired, current)
     return names(beside, key_words, {word for told, _ in active for word in text_words(told)})
 
 
@@ -143,6 +152,10 @@ def names(
         return True
     shared = sum(1 for word in beside if word in active_words)
     return shared >= 2 or shared == len(beside)
+
+
+def _says_any(text: str | Reading, forms: Collection[Canonical]) -> bool:
+    return any(words_beside(text, form) is not None for form in forms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ PRIVATE_LOG: Final = "log-state"
 CHECKPOINT: Final = "checkpoint"
 LOG_KEY: Final = "log.key"
 COSE_KEYS: Final = {"issuer": "issuer.key", "receipt": "receipt.key", "manifest": "manifest.key"}
+REGISTRATION_KEY: Final = "registration.key"
 INDEX_KEY: Final = "index.key"
 
 

@@ -34,15 +34,28 @@ class Line:
 
 @dataclass(slots=True)
 class Report:
-    """What became of the lines: counts by outcome, and where a line was not taken, why."""
+    """What became of the lines: how many were new, by outcome, and where a line was not taken, why.
+
+    `known` are those that an earlier run, or one beside this, had brought in before; `erased` those of them that
+    were erased since, and stay so.
+    """
 
     lines: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
+    known: int = 0
+    erased: int = 0
     not_taken: list[dict[str, Any]] = field(default_factory=list)
 
     def describe(self) -> dict[str, Any]:
         """The report as JSON-ready values."""
-        return {"lines": self.lines, "outcomes": dict(self.outcomes), "not_taken": self.not_taken}
+        return {
+            "lines": self.lines,
+            "new": self.outcomes.total(),
+            "known": self.known,
+            "erased": self.erased,
+            "outcomes": dict(self.outcomes),
+            "not_taken": self.not_taken,
+        }
 
 
 def parse_lines(lines: Iterable[bytes]) -> Iterator[Line | tuple[int, Error]]:
@@ -81,10 +94,20 @@ def remember_lines(
         try:
             if isinstance(line, tuple):
                 raise line[1]
-            answer = memory_of(line.client).remember(**line.arguments)
-            report.outcomes[answer["outcome"]] += 1
+            memory = memory_of(line.client)
+            if memory.has_request(line.arguments["idempotency_key"]):
+                report.known += 1
+                # An error if this is another line under the same key, or if the fact was erased.
+                memory.remember(**line.arguments)
+            else:
+                report.outcomes[memory.remember(**line.arguments)["outcome"]] += 1
         except (MalformedError, RefusedError) as error:
-            report.not_taken.append({"line": number, "code": error.code, "message": error.message})
+            if error.code == "read_only":
+                raise
+            if error.code == "erased":
+                report.erased += 1
+            else:
+                report.not_taken.append({"line": number, "code": error.code, "message": error.message})
         progress(number)
     return report
 

@@ -1,7 +1,8 @@
 """The keys that a home signs with, and those it once signed with: read from its files, and handed out as trust.
 
-A home without a root keeps its list for itself, in `keys.cbor` once a key was changed. Where a root certifies
-the keys, the list is `keys.cose`, and that is what verifiers get.
+A home without a root keeps its list for itself, in `keys.cbor`. Where a root certifies the keys, the list is
+`keys.cose`, and that is what verifiers get. The list says which keys there are; a key file that holds another one
+was damaged or swapped, and nothing is signed with it.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from memory.chain import frozen_logs
 from memory.config import Config
-from memory.home_names import CERTIFIED, COSE_KEYS, KEY_LIST, KEYS, next_key_file
+from memory.home_names import CERTIFIED, COSE_KEYS, KEY_LIST, KEYS, REGISTRATION_KEY, next_key_file
+from memory.key_check import list_missing, require_sound_keys
 from tlog.ascii import decode_base64
-from tlog.certificates import KeyList, TrustedKey, decode_key_list, verify_key_list
+from tlog.certificates import KeyList, TrustedKey, decode_key_list, encode_key_list, verify_key_list
 from tlog.cose_keys import CoseKey, decode_key
-from tlog.errors import MalformedError
 from tlog.keys import load_cose_key
 from tlog.storage import DirectoryStorage
 
@@ -41,16 +42,26 @@ def root_of(config: Config) -> CoseKey | None:
 
 
 def read_key_list(folder: Path, config: Config) -> KeyList:
-    """Every key that the home has or had; of a home that never changed one, those in its files."""
-    files, root = DirectoryStorage(folder), root_of(config)
-    data = files.read(KEY_LIST if root is None else CERTIFIED)
-    if data is not None:
-        return decode_key_list(data) if root is None else verify_key_list(data, root)
-    if root is not None:
-        raise MalformedError(f"expected {CERTIFIED} in the home")
+    """Every key that the home has or had, as its list says and not as its key files do."""
+    root = root_of(config)
+    name = KEY_LIST if root is None else CERTIFIED
+    data = DirectoryStorage(folder).read(name)
+    if data is None:
+        raise list_missing(name)
+    return decode_key_list(data) if root is None else verify_key_list(data, root)
+
+
+def read_checked_list(folder: Path, config: Config) -> KeyList:
+    """The same, once every key file is known to hold a key that it names for its use."""
+    require_sound_keys(folder, config)
+    return read_key_list(folder, config)
+
+
+def first_key_list(folder: Path, config: Config) -> bytes:
+    """The list of a home that is being made, from the key files that were just made for it."""
     begin = max(config.created_at - CLOCK_SKEW_SECONDS, 0)
     keys = (TrustedKey(use, current_key(folder, use), begin) for use in COSE_KEYS)
-    return KeyList(config.issuer, 1, config.created_at, tuple(keys))
+    return encode_key_list(KeyList(config.issuer, 1, config.created_at, tuple(keys)))
 
 
 def read_certified(folder: Path, config: Config) -> bytes | None:
@@ -99,6 +110,15 @@ def to_certify(key_list: KeyList, life_seconds: int) -> KeyList:
     return replace(key_list, keys=keys)
 
 
+def _registration_key(folder: Path, config: Config) -> tuple[TrustedKey, ...]:
+    """The key that says which statements of others the log takes, once it takes any; no root certifies it."""
+    path = folder / KEYS / REGISTRATION_KEY
+    if not path.exists():
+        return ()
+    begin = max(config.created_at - CLOCK_SKEW_SECONDS, 0)
+    return (TrustedKey("registration", load_cose_key(path).key, begin),)
+
+
 def make_trust_of(folder: Path, config: Config, policy: Policy) -> Trust:
     """What a verifier who believes this home would write down: its keys, or their root, and its policy."""
     from tlog.trust import Trust, TrustedRoot, checked
@@ -107,7 +127,7 @@ def make_trust_of(folder: Path, config: Config, policy: Policy) -> Trust:
     key_list, certified, root = read_key_list(folder, config), read_certified(folder, config), root_of(config)
     trust = Trust(
         policy,
-        key_list.keys if root is None else (),
+        (*(key_list.keys if root is None else ()), *_registration_key(folder, config)),
         config.merge_delay_seconds,
         config.max_checkpoint_age_seconds,
         tuple(name for name in config.same_operator if name in witnesses),

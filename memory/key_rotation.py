@@ -25,7 +25,7 @@ from memory.key_list import (
     current_key,
     next_key,
     read_certified,
-    read_key_list,
+    read_checked_list,
     retired_keys,
     root_of,
     to_certify,
@@ -242,7 +242,7 @@ def _now(home: Home) -> int:
 
 
 def _list(home: Home) -> KeyList:
-    return read_key_list(home.path, home.config)
+    return read_checked_list(home.path, home.config)
 
 
 def _cosigned_at(home: Home) -> int:

@@ -30,6 +30,8 @@ class KeyView:
     facts: tuple[tuple[FactRow, FactState], ...] = ()
     conflict: bool = False
     content_erased: bool = False
+    withheld: bool = False
+    """A fact that would be served is on hold or past its retention: it is left out, and nothing older comes instead."""
 
 
 def key_now(view: Snapshot, tenant_id: int, key_tag: bytes, now: int) -> KeyView:
@@ -41,8 +43,8 @@ def standing_now(
     view: Snapshot, tenant_id: int, key_tag: bytes, rows: tuple[FactRow, ...], now: int
 ) -> KeyView:
     """What a key says now, of which these are the rows with a status in STANDING."""
-    if view.has_lost_ends(tenant_id, key_tag):
-        # Then it takes the links of what is erased to tell which of the remaining facts have ended.
+    if view.is_partly_hidden(tenant_id, key_tag):
+        # Then it takes the links of what is erased, or on hold, to tell which of the remaining facts have ended.
         return key_then(view, tenant_id, key_tag, now, now, now)
     return _answered(timeline.fold(_cached_write(row) for row in rows), rows, now, now)
 
@@ -127,4 +129,5 @@ def _answered(states: Mapping[bytes, FactState], rows: Iterable[FactRow], as_of:
         for state in answer.served
         if state.commitment in by_commitment
     ]
-    return KeyView(tuple(served), answer.conflict, answer.content_erased)
+    withheld = len(served) < len(answer.served)
+    return KeyView(tuple(served), answer.conflict, answer.content_erased, withheld)

@@ -3,7 +3,7 @@
     config.toml   settings            policy.txt   C2SP policy        trust.toml   to hand out to verifiers
     keys/         log, issuer, receipt, manifest, index.key, guard/   store.db     facts and statements
     log/          what the log serves log-state/   what it keeps to itself
-    keys.cbor     keys there have been, keys.cose  the same, certified by a root, where there is one
+    keys.cbor     keys there are and were, keys.cose  the same, certified by a root, where there is one
 
 A log that takes the place of another has folders and a key file with its number: log-2/, log-state-2/, log-2.key.
 
@@ -25,6 +25,7 @@ from memory.home_names import (
     CONFIG,
     COSE_KEYS,
     INDEX_KEY,
+    KEY_LIST,
     KEYS,
     LOG_KEY,
     POLICY,
@@ -53,20 +54,50 @@ __all__ = [
     "PUBLIC_LOG",
     "STORE",
     "TRUST",
+    "home_path",
     "make_home",
     "make_private_file",
     "own_policy",
+    "require_home",
     "require_private",
     "write_policy",
     "write_trust",
 ]
 
+HOME_VARIABLE: Final = "MUNIMENT_HOME"
 # What an unfinished first use may have left; a folder with anything else in it is somebody else's.
-_OWN_NAMES: Final = frozenset({KEYS, POLICY, TRUST, PUBLIC_LOG, PRIVATE_LOG, ".locks", ".tmp"})
+_OWN_NAMES: Final = frozenset({KEYS, KEY_LIST, POLICY, TRUST, PUBLIC_LOG, PRIVATE_LOG, ".locks", ".tmp"})
 
 
-def make_home(folder: Path, origin: str | None, policy_text: str | None, guard: Guard) -> bool:
-    """True once this call has made the home; False if there is one. It is there once its config.toml is."""
+def home_path(path: str | os.PathLike[str] | None) -> Path:
+    """The folder meant: the argument before the environment before the platform's user data folder."""
+    if path is not None and not os.fspath(path):
+        raise MalformedError("expected the home to be the name of a folder")
+    given = path if path is not None else os.environ.get(HOME_VARIABLE)
+    if given:
+        return Path(given).expanduser().absolute()
+    from platformdirs import user_data_path
+
+    return user_data_path("muniment", appauthor=False)
+
+
+def require_home(folder: Path) -> None:
+    """Returns if there is a home in the folder."""
+    if not (folder / CONFIG).is_file():
+        raise MalformedError(
+            f"expected --home (or {HOME_VARIABLE}) to name a home, and there is none in that folder: "
+            "muniment init makes one, and so does the first remember",
+            code="no_home",
+        )
+
+
+def make_home(
+    folder: Path, origin: str | None, policy_text: str | None, guard: Guard, created_at: int | None = None
+) -> bool:
+    """True once this call has made the home; False if there is one. It is there once its config.toml is.
+
+    `created_at` are seconds since 1970, now by default.
+    """
     _make_folder(folder)
     _require_no_other_files(folder)
     files = DirectoryStorage(folder)
@@ -80,7 +111,10 @@ def make_home(folder: Path, origin: str | None, policy_text: str | None, guard: 
         for name in COSE_KEYS.values():
             make_cose_key(folder / KEYS / name)
         make_secret(folder / KEYS / INDEX_KEY)
-        config = new_config(signer.verifier_key.name, guard, int(time.time()))
+        config = new_config(signer.verifier_key.name, guard, int(time.time()) if created_at is None else created_at)
+        from memory.key_list import first_key_list
+
+        files.replace(KEY_LIST, first_key_list(folder, config))
         text = "quorum none\n" if policy_text is None else policy_text
         write_policy(files, folder, config, own_policy(text, signer.verifier_key.vkey))
         files.replace(CONFIG, format_config(config))
@@ -101,7 +135,7 @@ def _make_folder(folder: Path) -> None:
         raise MalformedError("expected the home to be a folder, but it is a file or below one") from None
     except OSError as error:
         raise UnavailableError(
-            f"the home cannot be made: {error.strerror}", code="home_unavailable"
+            f"the home cannot be made: {error.strerror}", code="home_unavailable", errno=error.errno
         ) from None
 
 
@@ -143,7 +177,9 @@ def make_private_file(path: Path) -> None:
         return
     except OSError as error:
         raise UnavailableError(
-            f"a file of the home cannot be written: {error.strerror}", code="home_unavailable"
+            f"a file of the home cannot be written: {error.strerror}",
+            code="home_unavailable",
+            errno=error.errno,
         ) from None
 
 

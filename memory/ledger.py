@@ -2,18 +2,24 @@
 
 What a fact says, its value or its text where it has none, enters as the last fact of its key that says it is
 retired or retracted. It leaves when a reaffirmation makes it current again. It outlives the fact, so that a stale
-copy stays refused after retention and deletion.
+copy stays refused after retention and deletion. What was replaced by a record that says itself how long it holds is
+refused that long, and for good once another record is.
+
+Rows are found under every version of the canonical forms that a key or a scope has rows of, and made anew under the
+current one, key by key, as keys move on; rows whose fact is erased stay under theirs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from memory import canon, guard, store_ledger
+from memory import canon, canon_versions, guard, store_ledger
+from memory.canon_versions import Rules
 from memory.key_view import STANDING
 from memory.rows import FactRow, LedgerHit, LedgerRow
+from tlog.errors import UnavailableError
 
 if TYPE_CHECKING:
     from memory.scope import Scope
@@ -21,13 +27,22 @@ if TYPE_CHECKING:
     from memory.store_write import Txn
 
 
+MAX_BLIND_REFUSALS: Final = 30
+BLIND_SECONDS: Final = 3600
+WordCounts = frozenset[tuple[int, int]]
+"""Pairs of a version of the canonical forms and a number of words."""
+
+
 @dataclass(frozen=True)
 class Statable:
-    """A text, read once, with the tag of everything in it that may be a retired value of a scope."""
+    """A text, read once, with the tag of everything in it that may be a retired value of a scope.
+
+    A tag stands for a form, and the rules that it is a form by.
+    """
 
     reading: canon.Reading
-    word_counts: frozenset[int]
-    tags: Mapping[bytes, canon.Canonical]
+    word_counts: WordCounts
+    tags: Mapping[bytes, tuple[canon.Canonical, Rules]]
 
 
 def said(content: Mapping[str, Any]) -> str:
@@ -47,24 +62,40 @@ def still_said(facts: Iterable[FactRow], now: int) -> list[str]:
 
 def is_retired(view: Snapshot, scope: Scope, key_tag: bytes, said: str, now: int) -> bool:
     """Whether a key has moved on from what a write says."""
-    if not store_ledger.has_moved_on(view, scope.tenant_id, key_tag):
-        return False
-    tags = (scope.value_tag(form) for form in canon.value_forms(said))
-    return any(store_ledger.has_retired(view, scope.tenant_id, key_tag, tag, now) for tag in tags)
+    return any(
+        store_ledger.has_retired(view, scope.tenant_id, key_tag, version, tag, now)
+        for version, tag in _tags(view, scope, key_tag, said)
+    )
 
 
 def outlives_erasure(view: Snapshot, scope: Scope, key_tag: bytes, said: str) -> bool:
     """Whether this is refused though the fact that said it is erased: then nothing of it may be stored again."""
-    tags = (scope.value_tag(form) for form in canon.value_forms(said))
-    return any(store_ledger.retired_without_source(view, scope.tenant_id, key_tag, tag) for tag in tags)
+    return any(
+        store_ledger.retired_without_source(view, scope.tenant_id, key_tag, version, tag)
+        for version, tag in _tags(view, scope, key_tag, said)
+    )
 
 
-def word_counts(view: Snapshot, scope: Scope) -> frozenset[int]:
+def require_few_blind_refusals(view: Snapshot, scope: Scope, now: int) -> None:
+    """Returns if an agent may be refused once more what was erased; UnavailableError if it is to wait.
+
+    Each such refusal confirms a guess of something erased, so there are MAX_BLIND_REFUSALS in BLIND_SECONDS.
+    """
+    last = store_ledger.time_of_refusal(view, scope.tenant_id, scope.text_tag(""), MAX_BLIND_REFUSALS - 1)
+    if last is not None and last > now - BLIND_SECONDS * 1_000_000:
+        raise UnavailableError(
+            f"refused as an echo {MAX_BLIND_REFUSALS} times within {BLIND_SECONDS} seconds, of records that were "
+            "erased: wait before writing this again",
+            code="busy",
+        )
+
+
+def word_counts(view: Snapshot, scope: Scope) -> WordCounts:
     """The numbers of words that retired values of a scope have; empty where nothing is retired."""
     return frozenset(store_ledger.retired_word_counts(view, scope.tenant_id, scope.agent_tag))
 
 
-def read_text(scope: Scope, text: str, counts: frozenset[int]) -> Statable:
+def read_text(scope: Scope, text: str, counts: WordCounts) -> Statable:
     """The text, read for retired values of so many words: what takes time, and needs no view of the store."""
     return _tagged(scope, canon.Reading(text), counts)
 
@@ -83,51 +114,96 @@ def names_retired(view: Snapshot, scope: Scope, text: str, seen: Statable | None
     return any(_is_about(view, scope, seen.reading, seen.tags[hit.value_tag], hit) for hit in hits)
 
 
-def retire(txn: Txn, scope: Scope, ended: Iterable[FactRow], kept: Collection[str]) -> None:
-    """Notes what facts said that a statement ended. `kept` is what the other facts of their key say after it."""
-    kept_forms = {form for told in kept for form in canon.value_forms(told)}
+def retire(
+    txn: Txn, scope: Scope, ended: Iterable[FactRow], kept: Collection[str], until: int | None = None
+) -> None:
+    """Notes what facts said that a statement ended. `kept` is what the other facts of their key say after it.
+
+    `until` is when what replaced them ends by itself.
+    """
+    rules = canon_versions.current()
+    kept_forms = {form for told in kept for form in rules.value_forms(told)}
     for fact in ended:
-        key = fact.content.get("key")
-        if key is None or fact.key_tag is None:
+        if fact.content.get("key") is None or fact.key_tag is None:
             continue
-        forms = canon.value_forms(said(fact.content))
-        if not kept_forms.isdisjoint(forms):
+        if not kept_forms.isdisjoint(rules.value_forms(said(fact.content))):
             continue
-        subject = fact.content.get("subject")
-        name_tags = tuple(sorted(scope.word_tag(word) for word in canon.key_words(key)))
-        for form in forms:
-            row = LedgerRow(
-                agent_tag=scope.agent_tag,
-                key_tag=fact.key_tag,
-                subject_tag=None if subject is None else scope.subject_tag(subject),
-                value_tag=scope.value_tag(form),
-                name_tags=name_tags,
-                word_count=canon.word_count(form),
-                canon_version=canon.VERSION,
-                source_seq=fact.seq,
-            )
+        for row in _rows(scope, rules, fact.key_tag, fact.seq, fact.content, until):
             store_ledger.add_retired(txn, scope.tenant_id, row)
+        _rotate(txn, scope, rules, fact.key_tag)
+
+
+def settle(txn: Txn, scope: Scope, key_tag: bytes, kept: Collection[str], until: int | None) -> None:
+    """What was retired for a time is so for good, or as long as the new record holds, save what stands now."""
+    if not store_ledger.has_passing(txn.view, scope.tenant_id, key_tag):
+        return
+    tags = [tag for told in kept for _, tag in _tags(txn.view, scope, key_tag, told)]
+    store_ledger.settle(txn, scope.tenant_id, key_tag, tags, until)
 
 
 def unretire(txn: Txn, scope: Scope, key_tag: bytes, said: str) -> None:
     """Takes out again, in every form, what somebody with that right says to hold for a key."""
-    for form in canon.value_forms(said):
-        store_ledger.drop_retired(txn, scope.tenant_id, key_tag, scope.value_tag(form))
+    for version, tag in _tags(txn.view, scope, key_tag, said):
+        store_ledger.drop_retired(txn, scope.tenant_id, key_tag, version, tag)
 
 
-def _tagged(scope: Scope, reading: canon.Reading, counts: frozenset[int]) -> Statable:
-    return Statable(reading, counts, {scope.value_tag(span): span for span in canon.spans(reading, counts)})
+def _tags(view: Snapshot, scope: Scope, key_tag: bytes, said: str) -> Iterator[tuple[int, bytes]]:
+    """The tags of what is said, under every version that the ledger has rows of for the key."""
+    newest = canon_versions.current().version
+    for version in store_ledger.versions_of_key(view, scope.tenant_id, key_tag, newest):
+        for form in canon_versions.rules_of(version).value_forms(said):
+            yield version, scope.value_tag(form, version)
+
+
+def _rows(
+    scope: Scope, rules: Rules, key_tag: bytes, seq: int, content: Mapping[str, Any], until: int | None
+) -> Iterator[LedgerRow]:
+    """What the ledger keeps of a fact with this content: a row for each form."""
+    subject = content.get("subject")
+    name_tags = tuple(sorted(scope.word_tag(word) for word in canon.key_words(str(content["key"]))))
+    for form in rules.value_forms(said(content)):
+        yield LedgerRow(
+            agent_tag=scope.agent_tag,
+            key_tag=key_tag,
+            subject_tag=None if subject is None else scope.subject_tag(subject),
+            value_tag=scope.value_tag(form, rules.version),
+            name_tags=name_tags,
+            word_count=rules.word_count(form),
+            canon_version=rules.version,
+            source_seq=seq,
+            until=until,
+        )
+
+
+def _rotate(txn: Txn, scope: Scope, rules: Rules, key_tag: bytes) -> None:
+    """Makes rows of a key anew that stand under older rules, some at a time."""
+    for older in store_ledger.rows_under_older_rules(txn.view, scope.tenant_id, key_tag, rules.version):
+        seq = older.row.source_seq
+        assert seq is not None
+        rows = _rows(scope, rules, key_tag, seq, older.content, older.row.until)
+        store_ledger.replace_row(txn, scope.tenant_id, older, rows)
+
+
+def _tagged(scope: Scope, reading: canon.Reading, counts: WordCounts) -> Statable:
+    tags: dict[bytes, tuple[canon.Canonical, Rules]] = {}
+    for version in {version for version, _ in counts}:
+        rules = canon_versions.rules_of(version)
+        of_version = {count for other, count in counts if other == version}
+        for span in rules.spans(reading, of_version):
+            tags[scope.value_tag(span, version)] = span, rules
+    return Statable(reading, counts, tags)
 
 
 def _is_about(
-    view: Snapshot, scope: Scope, reading: canon.Reading, span: canon.Canonical, hit: LedgerHit
+    view: Snapshot, scope: Scope, reading: canon.Reading, seen: tuple[canon.Canonical, Rules], hit: LedgerHit
 ) -> bool:
+    span, rules = seen
     standing = view.facts_of_key(scope.tenant_id, hit.key_tag, STANDING)
     if standing:
         words = canon.key_words(standing[0].content["key"])
         told = [(fact.content["text"], fact.content.get("value")) for fact in standing]
-        return guard.states(reading, span, words, told)
+        return guard.states(reading, span, words, told, rules.words_beside)
     # Nothing is left of the key but hashes: the words of the text are hashed and compared.
-    beside = canon.words_beside(reading, span)
+    beside = rules.words_beside(reading, span, ())
     hashed = None if beside is None else {scope.word_tag(word) for word in beside}
     return guard.names(hashed, hit.name_tags, ())

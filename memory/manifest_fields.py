@@ -26,7 +26,7 @@ STATES: Final = frozenset(
     }
 )
 BASES: Final = frozenset({"data_subject", "operator", "retention", "consent", "contract", "legal", "other"})
-SCOPES: Final = frozenset({"id", "key", "subject", "all", "value", "time", "retention"})
+SCOPES: Final = frozenset({"id", "key", "subject", "all", "tenant", "value", "time", "combined", "retention"})
 DISPOSITIONS: Final = frozenset({"keep", "erase", "expire"})
 STATUSES: Final = frozenset(
     {"active", "superseded", "history", "conflict", "held", "refused", "retracted", "discarded"}
@@ -67,6 +67,8 @@ KINDS: Final = frozenset(
         "transcript",
     }
 )
+# What somebody was given of the erased records.
+GIVEN: Final = frozenset({"opening", "evidence", "export"})
 METHODS: Final = frozenset(
     {"delete", "delete_and_zero", "delete_command", "truncate", "destroy_key", "none", "external"}
 )
@@ -100,6 +102,8 @@ COUNTS: Final = frozenset(
         "pages",
         "pages_in_log",
         "free_bytes",
+        "systems_counted",
+        "systems_not_counted",
     }
 )
 # The places a scan found something in, as `muniment audit` names them.
@@ -312,13 +316,13 @@ _DOCUMENT: Final = _record(
         "backups": _several(
             _record(
                 {"backup": _fixed(16), "beyond_use": _truth},
-                {"made_at": _time, "expires_at": _time},
+                {"made_at": _time, "expires_at": _time, "count": _positive},
             )
         ),
         "recipients": _several(
             _record(
                 {"recipient": _fixed(16), "told": _truth},
-                {"told_at": _time, "acknowledged_at": _time},
+                {"told_at": _time, "acknowledged_at": _time, "kind": _word(GIVEN), "count": _positive},
             )
         ),
     },

@@ -56,6 +56,7 @@ DISPOSITIONS: Final[Mapping[str, str]] = {
     "erase": "Values that were retired may be learnt again.",
     "expire": "Values that were retired stay refused until a day that is set.",
 }
+CLAIMED: Final = "The claim is the one that was given to whoever asked for this erasure."
 SIGNED_WORD: Final = (
     "That the content is gone is the word of whoever signed this; an audit of the home checks it."
 )

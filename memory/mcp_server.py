@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import anyio
 import anyio.to_thread
@@ -19,7 +21,10 @@ import mcp_types as types
 from jsonschema import Draft202012Validator
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
 
+from memory.mcp_lines import MAX_LINE_BYTES, Unreadable, read_message
 from memory.mcp_tools import BY_NAME, TOOLS, Tool
 from memory.model import Principal
 from memory.principal import check_name
@@ -51,10 +56,78 @@ def serve_stdio(home: Home, principal: Principal, name_of: ClientName) -> None:
 
 async def _serve(home: Home, principal: Principal, name_of: ClientName) -> None:
     server = make_server(home, principal, name_of)
-    async with stdio_server() as (reader, writer), anyio.create_task_group() as tasks:
-        tasks.start_soon(_publish_regularly, home)
-        await server.run(reader, writer, server.create_initialization_options())
-        tasks.cancel_scope.cancel()
+    with _standard_input() as stream:
+        lines = _Lines(stream)
+        async with stdio_server(stdin=lines) as (reader, writer), anyio.create_task_group() as tasks:  # type: ignore[arg-type]
+            lines.answer_on(writer)
+            tasks.start_soon(_publish_regularly, home)
+            await server.run(reader, writer, server.create_initialization_options())
+            tasks.cancel_scope.cancel()
+
+
+@contextmanager
+def _standard_input() -> Iterator[BinaryIO]:
+    """Standard input for the protocol alone: whatever else reads descriptor 0 meets its end at once."""
+    kept = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    try:
+        # A thread may still wait on it when the server ends, so it stays open for the process to close.
+        yield os.fdopen(kept, "rb", closefd=False)
+    finally:
+        os.dup2(kept, 0)
+
+
+class _Lines:
+    """The lines of a client that the SDK may read; each other one is answered here, for the SDK would drop it."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._writer: Any = None
+        self._can_answer = anyio.Event()
+
+    def answer_on(self, writer: Any) -> None:
+        """From now on there is a way to answer."""
+        self._writer = writer
+        self._can_answer.set()
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        while raw := await anyio.to_thread.run_sync(self._next_line):
+            message = read_message(raw, _is_message)
+            if isinstance(message, Unreadable):
+                await self._answer(message)
+            elif message is not None:
+                yield message
+
+    def _next_line(self) -> bytes:
+        """The next line, of one that is too long as much as shows that it is."""
+        line = self._stream.readline(MAX_LINE_BYTES + 2)
+        more = line
+        while more and not more.endswith(b"\n"):
+            more = self._stream.readline(MAX_LINE_BYTES)
+            if len(line) <= MAX_LINE_BYTES:
+                line += more
+        return line
+
+    async def _answer(self, problem: Unreadable) -> None:
+        if problem.silent:
+            print(f"muniment: {problem.message}", file=sys.stderr)  # noqa: T201
+            return
+        await self._can_answer.wait()
+        error = types.ErrorData(code=problem.code, message=problem.message)
+        answer = types.JSONRPCError(jsonrpc="2.0", id=problem.id, error=error)
+        # The client may have gone away meanwhile.
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            await self._writer.send(SessionMessage(answer))
+
+
+def _is_message(text: str) -> bool:
+    try:
+        types.jsonrpc_message_adapter.validate_json(text, by_name=False)
+    except ValidationError:
+        return False
+    return True
 
 
 def make_server(home: Home, principal: Principal, name_of: ClientName) -> Server[Any]:
@@ -136,9 +209,9 @@ def reported_name(context: Any, principal: Principal) -> Principal:
     params = getattr(context.session, "client_params", None)
     info = getattr(params, "client_info", None)
     try:
-        return replace(principal, client=check_name("client", getattr(info, "name", None)))
+        return replace(principal, client=check_name("client", getattr(info, "name", None)), reported=True)
     except MalformedError:
-        return principal
+        return replace(principal, reported=True)
 
 
 async def _publish_regularly(home: Home) -> None:

@@ -65,13 +65,19 @@ _FACT: Final[Schema] = {
         "value": _MAYBE_TEXT,
         "text": _MAYBE_TEXT,
         "status": _TEXT,
+        "quarantine": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "why a text is wrapped as data: it reads like instructions",
+        },
     },
     "required": ["id", "status"],
 }
 _FACTS: Final[Schema] = {"type": "array", "items": _FACT}
-_READ_TIMES: Final[Schema] = {
+_READING: Final[Schema] = {
     "as_of": {**_TIME, "description": "what was true then"},
     "as_recorded": {**_TIME, "description": "what this memory believed then"},
+    "owner": {**_TEXT, "description": "another agent that granted you reading"},
 }
 
 
@@ -152,7 +158,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
                 "query": _TEXT,
                 "limit": {"type": "integer", "minimum": 1, "maximum": 50},
                 "include_history": {"type": "boolean", "description": "also what is no longer true"},
-                **_READ_TIMES,
+                **_READING,
             },
             ("query",),
         ),
@@ -166,7 +172,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
             "The current value of one key, exactly. `current` is null while clients disagree (`conflict` is true: "
             "look at `active` and ask) and for keys with many values."
         ),
-        arguments=_object({"key": _TEXT, **_READ_TIMES}, ("key",)),
+        arguments=_object({"key": _TEXT, **_READING}, ("key",)),
         answer=_answer(
             {"key": _TEXT, "current": _MAYBE_TEXT, "active": _FACTS, "conflict": {"type": "boolean"}},
             ("key", "active"),
@@ -177,7 +183,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         name="history",
         title="History of a key",
         description="Everything ever said about one key, in order, with what became of each.",
-        arguments=_object({"key": _TEXT}, ("key",)),
+        arguments=_object({"key": _TEXT, **_READING}, ("key",)),
         answer=_answer({"key": _TEXT, "facts": _FACTS}, ("key", "facts")),
         call=_named("history"),
     ),
@@ -188,7 +194,9 @@ TOOLS: Final[tuple[Tool, ...]] = (
             "Where a fact comes from and how far it is proved: signed statement, receipt, checkpoint, witness "
             "cosignatures, and `limits`: what this does not prove. Use it before you rely on a fact that matters."
         ),
-        arguments=_object({"id": {**_TEXT, "description": "id of a fact"}}, ("id",)),
+        arguments=_object(
+            {"id": {**_TEXT, "description": "id of a fact"}, "owner": _READING["owner"]}, ("id",)
+        ),
         answer=_answer({"fact": {"type": "object"}, "limits": {"type": "array"}}, ("fact", "limits")),
         call=_named("provenance"),
     ),
@@ -196,7 +204,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         name="conflicts",
         title="Open conflicts",
         description="Keys on which clients disagree, with the facts of each side. Ask a person; do not choose.",
-        arguments=_object({}),
+        arguments=_object({"owner": _READING["owner"]}),
         answer=_answer({"conflicts": {"type": "array", "items": {"type": "object"}}}, ("conflicts",)),
         call=_named("conflicts"),
     ),

@@ -16,10 +16,14 @@ Outcome = Literal["stored", "superseded", "agreed", "history", "conflict", "held
 Reason = Literal[
     "echo", "valueless", "authority", "provisional", "low_confidence", "possible_echo", "instruction_shaped"
 ]
+Identity = Literal["reported", "bound", "authenticated"]
 Status = Literal[
     "active", "superseded", "history", "conflict", "held", "refused", "retracted", "discarded", "erased"
 ]
 
+IDENTITIES: Final[tuple[Identity, ...]] = ("reported", "bound", "authenticated")
+"""How well a client is known: by its own word, by what the host set, by what it proved. Each more than the last."""
+SHAPES: Final = ("serve", "hold")
 SCOPES: Final = frozenset(
     {
         "memory:read",
@@ -28,10 +32,14 @@ SCOPES: Final = frozenset(
         "memory:purge",
         "memory:reaffirm",
         "memory:review",
+        "memory:grant",
+        "memory:tenant",
     }
 )
 AGENT_SCOPES: Final = frozenset({"memory:read", "memory:write", "memory:forget"})
 MAX_NAME_CHARACTERS: Final = 256
+DEFAULT_TENANT: Final = "default"
+UNKNOWN_TENANTS: Final = ("create", "refuse")
 MAX_TEXT_BYTES: Final = 256 * 1024
 MAX_VALUE_BYTES: Final = 16 * 1024
 ID_CHARACTERS: Final = 26
@@ -46,6 +54,15 @@ class Principal:
     client: str
     scopes: frozenset[str] = AGENT_SCOPES
     authenticated: bool = False
+    reported: bool = False
+    """`client` is what the client itself said in the protocol; the host set none."""
+
+    @property
+    def identity(self) -> Identity:
+        """How well the client is known."""
+        if self.authenticated:
+            return "authenticated"
+        return "reported" if self.reported else "bound"
 
 
 @dataclass(frozen=True, slots=True)

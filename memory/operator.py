@@ -58,6 +58,12 @@ class Operator:
 
         return describe_mirror(self.home)
 
+    def restore_log(self, place: str | None) -> dict[str, Any]:
+        """The log brought up to a newer copy of it: the mirror, where no other is named."""
+        from memory.log_restore import restore_from
+
+        return restore_from(self.home, place)
+
     def prepare_succession(self, origin: str | None) -> dict[str, Any]:
         """Origin and vkey of the log that would come next."""
         from memory.succession import prepare

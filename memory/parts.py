@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from memory.config import Guard
     from memory.store import Store
+    from memory.store_read import Keeps
     from memory.vault import Vault
     from memory.wiring import Home
 
@@ -25,3 +26,13 @@ class Parts:
     subject: str
     home: Home
     clock: Callable[[], int]
+
+    def __post_init__(self) -> None:
+        self.store.keeps_now = self._keeps_now
+
+    def _keeps_now(self) -> Keeps | None:
+        """Which facts are within their retention, by the settings and the clock as they are now."""
+        from memory.retention_rules import rules_of
+
+        rules, now = rules_of(self.home.config), self.clock()
+        return lambda fact: not rules.has_ended(fact.status, fact.content, now)

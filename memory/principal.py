@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from memory.model import AGENT_SCOPES, MAX_NAME_CHARACTERS, SCOPES, Principal
+from memory.model import AGENT_SCOPES, DEFAULT_TENANT, MAX_NAME_CHARACTERS, SCOPES, Principal
 from tlog.errors import MalformedError, RefusedError
 
 TENANT_VARIABLE: Final = "MUNIMENT_TENANT"
 AGENT_VARIABLE: Final = "MUNIMENT_AGENT"
 CLIENT_VARIABLE: Final = "MUNIMENT_CLIENT"
-DEFAULT_TENANT: Final = "default"
 DEFAULT_AGENT: Final = "default"
 DEFAULT_CLIENT: Final = "cli"
 
@@ -92,6 +91,4 @@ def check_name(what: str, name: object) -> str:
     except UnicodeEncodeError:
         # An environment that is not UTF-8 arrives as lone surrogates.
         raise MalformedError(f"expected the {what} to be valid Unicode") from None
-    if "\0" in name:
-        raise MalformedError(f"expected the {what} to have no NUL in it")
     return name

@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from memory import event
-from memory.answers import fact_shape, receipts
+from memory.allow import may_tell
+from memory.answers import NOTICE, fact_shape, presented, receipts
 from memory.chain import locate, log_number, origin_of
+from memory.grants import Reading, open_reading
 from memory.layout import CHECKPOINT
 from memory.model import Principal, fact_id, parse_fact_id
 from memory.principal import require
 from memory.provenance_text import LIMITS
-from memory.scope import Scope, open_scope
-from memory.timeline import SERVED_THEN
+from memory.quarantine import present
+from memory.scope import Scope
+from memory.store_holds import refuse_if_held
 from memory.times import format_optional, format_time
 from tlog.ascii import encode_base64
 from tlog.errors import MalformedError, UnavailableError, VerificationError
@@ -36,7 +39,15 @@ if TYPE_CHECKING:
     from tlog.trust import Trust
 
 FORMATS: Final = ("cose", "tlog-proof")
-REVIEW: Final = "memory:review"
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who made a statement, whether the client proved that, and the reason that was given."""
+
+    client: str | None = None
+    authenticated: bool | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -46,9 +57,10 @@ class _Found:
     row: EventRow
     fact: FactRow | None
     acts: tuple[ActRow, ...]
-    clients: dict[int, str | None]
+    actors: dict[int, Actor]
     withheld: bool
     successor_erased: bool
+    reading: Reading
 
 
 @dataclass(frozen=True)
@@ -61,20 +73,22 @@ class _Place:
     index: int = 0
 
 
-def provenance(parts: Parts, principal: Principal, id: str) -> dict[str, Any]:
+def provenance(parts: Parts, principal: Principal, id: str, owner: object = None) -> dict[str, Any]:
     """Fact, origin, history, signed statement, receipt, checkpoint, cosignatures and limits of one fact.
 
     Raises MalformedError with code `unknown_id` outside the caller's scope, and VerificationError if the store
-    or the log does not hold what it says.
+    or the log does not hold what it says. `scope` says whose memory it was read from, and by which grant.
     """
     require(principal, "memory:read")
-    found = _find(parts, principal, id)
+    found = _find(parts, principal, id, owner)
     trust = parts.home.trust()
     statement = verify_statement(found.row.entry, trust.key("issuer", parse_statement(found.row.entry).kid))
     _verify_opening(found.row, statement)
     place = _place(parts.home, trust, found.row)
     return {
         "fact": _fact(parts, found),
+        "notice": NOTICE,
+        "scope": found.reading.shape(),
         "origin": _origin(found),
         "history": list(_history(found)),
         "statement": _statement(found.row, statement),
@@ -113,29 +127,40 @@ def receipt(parts: Parts, principal: Principal, id: str, format: str = "cose") -
 # Finding and verifying
 
 
-def _find(parts: Parts, principal: Principal, id: str) -> _Found:
+def _find(parts: Parts, principal: Principal, id: str, owner: object = None) -> _Found:
     reference = parse_fact_id(id)
     with parts.store.read() as view:
-        scope = open_scope(view, parts.vault, principal)
+        reading = open_reading(view, parts, principal, owner)
+        scope = reading.scope
         row = None if scope is None else view.event(scope.tenant_id, reference)
         if scope is None or row is None:
             raise _unknown()
         fact = view.fact(scope.tenant_id, scope.agent_tag, reference)
+        refuse_if_held(view, scope, reference)
         if fact is None and (row.content is not None or event.decode_link(row.link).kind != "write"):
             raise _unknown()
         lost = fact is not None and fact.end_erased
-        served = fact is not None and (fact.status in SERVED_THEN or REVIEW in principal.scopes)
+        told = fact is not None and may_tell(fact.status, reading.principal.scopes, lost)
         acts = view.acts_on(scope.tenant_id, row.seq)
-        return _Found(row, fact, acts, _clients(view, scope, acts), not served or lost, lost)
+        return _Found(row, fact, acts, _actors(view, scope, acts), not told, lost, reading)
 
 
-def _clients(view: Snapshot, scope: Scope, acts: tuple[ActRow, ...]) -> dict[int, str | None]:
-    """Which client made each acting statement, as far as that is not erased and of the same agent."""
-    found: dict[int, str | None] = {}
+def _actors(view: Snapshot, scope: Scope, acts: tuple[ActRow, ...]) -> dict[int, Actor]:
+    """Who made each acting statement, as far as that is not erased and of the same agent."""
+    found: dict[int, Actor] = {}
     for act in acts:
         row = view.event_by_seq(act.seq)
         content = {} if row is None or row.content is None else event.decode_content(row.content)
-        found[act.seq] = content.get("client") if content.get("agent") == scope.agent else None
+        client = content.get("client") if content.get("agent") == scope.agent else None
+        if client is None:
+            found[act.seq] = Actor()
+        else:
+            mark, reason = fact_id(act.commitment), content.get("reason")
+            found[act.seq] = Actor(
+                present(client, mark).text,
+                "authenticated" in content.get("flags", ()),
+                None if reason is None else present(reason, mark).text,
+            )
     return found
 
 
@@ -203,9 +228,11 @@ def _origin(found: _Found) -> dict[str, Any] | None:
     return {
         "tenant": content.get("tenant"),
         "agent": content.get("agent"),
-        "client": content.get("client"),
+        "client": presented(found.fact, "client").text,
         "authenticated": "authenticated" in content.get("flags", ()),
-        "source": content.get("source"),
+        "source": presented(found.fact, "source").text,
+        "reason": presented(found.fact, "reason").text,
+        "canon": content.get("canon"),
         "recorded_at": format_time(found.fact.recorded_at),
     }
 
@@ -217,7 +244,7 @@ def _history(found: _Found) -> Iterator[dict[str, Any]]:
     yield {
         "act": str(link.details.get("outcome", link.kind)),
         "id": found.row.id,
-        "client": None if recorded_at is None or found.fact is None else found.fact.content.get("client"),
+        "client": None if recorded_at is None or found.fact is None else presented(found.fact, "client").text,
         "recorded_at": format_optional(recorded_at),
         "on": {act: [fact_id(one) for one in targets] for act, targets in link.acts.items()},
     }
@@ -225,7 +252,9 @@ def _history(found: _Found) -> Iterator[dict[str, Any]]:
         yield {
             "act": act.act,
             "id": fact_id(act.commitment),
-            "client": found.clients[act.seq],
+            "client": found.actors[act.seq].client,
+            "authenticated": found.actors[act.seq].authenticated,
+            "reason": found.actors[act.seq].reason,
             "recorded_at": format_optional(act.recorded_at),
         }
 

@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from memory.layout import CHECKPOINT
+from memory.state_statement import add_state_if_due
 from tlog.ascii import encode_base64
 from tlog.errors import RefusedError, VerificationError
 
@@ -36,8 +37,14 @@ def publish(home: Home, deadline_seconds: float) -> dict[str, Any]:
         return _publish(home, deadline_seconds)
     except RefusedError as error:
         # Another process let a new log take this one's place while we waited for our turn.
-        if error.code != "frozen" or home.log() is log:
+        if error.code != "frozen":
             raise
+        if home.log() is log:
+            raise RefusedError(
+                "the log is frozen, and the one that takes its place is not the home's yet: what ended before that"
+                " goes on with muniment log succeed",
+                code="frozen",
+            ) from None
         return _publish(home, deadline_seconds)
 
 
@@ -49,6 +56,8 @@ def _publish(home: Home, deadline_seconds: float) -> dict[str, Any]:
 
         announce(home)
     with log.private.lock(_LOCK, deadline_seconds):
+        log.require_not_rolled_back()
+        add_state_if_due(home)
         drain(store, log, home.first_position)
     published = log.publish(max(deadline - time.monotonic(), 0.001))
     return {"size": published.size, "root": encode_base64(published.root), "state": published.state}

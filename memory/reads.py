@@ -10,8 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from memory import edge
-from memory.answers import Answer, Receipts, fact_shape, receipts, scope_shape, value_of
+from memory import edge, store_holds
+from memory.allow import TOLD, may_tell, told_to
+from memory.answers import NOTICE, Answer, Receipts, fact_shape, presented, receipts, scope_shape, value_of
+from memory.grants import open_reading
 from memory.key_view import (
     STANDING,
     KeyView,
@@ -22,11 +24,11 @@ from memory.key_view import (
     state_of_fact,
     states_of_key,
 )
-from memory.model import MAX_TEXT_BYTES, Principal, Status
+from memory.model import MAX_TEXT_BYTES, Principal, fact_id
 from memory.principal import require
 from memory.scope import Scope, open_scope
 from memory.search import any_of, in_key, make_matches, rank, scope_token
-from memory.timeline import SERVED_THEN, FactState
+from memory.timeline import FactState
 from memory.times import format_optional, format_time, parse_time
 from tlog.ascii import encode_base64
 from tlog.errors import MalformedError
@@ -36,11 +38,17 @@ if TYPE_CHECKING:
     from memory.rows import FactRow
     from memory.store_read import Snapshot
 
-# What a history shows to everybody who may read the key, and what only to those who review.
-_TOLD: Final[tuple[Status, ...]] = ("active", "conflict", "history", "retracted", "superseded")
-_REVIEWED: Final[tuple[Status, ...]] = ("held", "refused", "discarded")
 _MAX_CANDIDATES: Final = 4096
 _MAX_REVIEW: Final = 1000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """About when, as known when, and of whose memory: as a caller says it. None is now, and the caller's own."""
+
+    as_of: object = None
+    as_recorded: object = None
+    owner: object = None
 
 
 @dataclass(frozen=True)
@@ -80,13 +88,14 @@ class _Read:
         return fact_then(self.view, fact, times.as_of, times.as_recorded, times.now)
 
 
-def get(parts: Parts, principal: Principal, key: object, as_of: object, as_recorded: object) -> Answer:
+def get(parts: Parts, principal: Principal, key: object, asked: Asked) -> Answer:
     """The current value of a key, and every fact that is served of it."""
     require(principal, "memory:read")
     checked = edge.check_key(key)
     with parts.store.read() as view:
-        times = _times(parts, view, as_of, as_recorded)
-        scope = open_scope(view, parts.vault, principal)
+        times = _times(parts, view, asked)
+        reading = open_reading(view, parts, principal, asked.owner)
+        scope = reading.scope
         found = KeyView() if scope is None else _Read(view, scope, times).key(scope.key_tag(checked))
     states = receipts(parts)
     many = any(state.many for _, state in found.facts)
@@ -97,23 +106,25 @@ def get(parts: Parts, principal: Principal, key: object, as_of: object, as_recor
         "active": [_served(fact, state, states) for fact, state in found.facts],
         "conflict": found.conflict,
         "content_erased": found.content_erased,
+        "withheld": found.withheld,
         "as_of": format_time(times.as_of),
         "as_recorded": format_time(times.as_recorded),
-        "scope": scope_shape(principal),
+        "notice": NOTICE,
+        "scope": reading.shape(),
     }
 
 
-def history(parts: Parts, principal: Principal, key: object, as_recorded: object = None) -> Answer:
+def history(parts: Parts, principal: Principal, key: object, asked: Asked) -> Answer:
     """Everything that was said about a key, in order, each with what became of it.
 
-    What was refused or held is shown to those who may review it.
+    With `as_of` it is what had begun by then. What was refused or held is shown to those who may review it.
     """
     require(principal, "memory:read")
     checked = edge.check_key(key)
-    shown = {*_TOLD, *(_REVIEWED if "memory:review" in principal.scopes else ())}
     with parts.store.read() as view:
-        times = _times(parts, view, None, as_recorded)
-        scope = open_scope(view, parts.vault, principal)
+        times = _times(parts, view, asked)
+        reading = open_reading(view, parts, principal, asked.owner)
+        scope = reading.scope
         rows: tuple[FactRow, ...] = ()
         found: dict[bytes, FactState] = {}
         if scope is not None:
@@ -121,14 +132,18 @@ def history(parts: Parts, principal: Principal, key: object, as_recorded: object
             rows = view.facts_of_key(scope.tenant_id, key_tag)
             found = states_of_key(view, scope.tenant_id, key_tag, times.as_recorded)
     told = [(row, found[row.commitment]) for row in rows if row.commitment in found]
-    told = [(row, state) for row, state in told if state.status in shown]
+    told = [(row, state) for row, state in told if state.status in told_to(reading.principal.scopes)]
+    if asked.as_of is not None:
+        told = [(row, state) for row, state in told if state.valid_from <= times.as_of]
     states = receipts(parts)
     return {
         "key": key,
         "facts": [_served(row, state, states) for row, state in told if not state.end_erased],
         "content_erased": any(state.end_erased for _, state in told),
+        "as_of": None if asked.as_of is None else format_time(times.as_of),
         "as_recorded": format_time(times.as_recorded),
-        "scope": scope_shape(principal),
+        "notice": NOTICE,
+        "scope": reading.shape(),
     }
 
 
@@ -136,10 +151,9 @@ def recall(
     parts: Parts,
     principal: Principal,
     query: object,
+    asked: Asked,
     *,
     limit: object,
-    as_of: object,
-    as_recorded: object,
     include_history: object,
 ) -> Answer:
     """The facts that fit the words of a query best, and how many more there are."""
@@ -148,8 +162,9 @@ def recall(
     past = edge.check_flag(include_history, "include_history")
     words = _check_query(query)
     with parts.store.read() as view:
-        times = _times(parts, view, as_of, as_recorded)
-        scope = open_scope(view, parts.vault, principal)
+        times = _times(parts, view, asked)
+        reading = open_reading(view, parts, principal, asked.owner)
+        scope = reading.scope
         found: list[tuple[FactRow, FactState, int]] = []
         omitted = 0
         if scope is not None:
@@ -161,17 +176,19 @@ def recall(
         "omitted": omitted,
         "as_of": format_time(times.as_of),
         "as_recorded": format_time(times.as_recorded),
-        "scope": scope_shape(principal),
+        "notice": NOTICE,
+        "scope": reading.shape(),
     }
 
 
-def conflicts(parts: Parts, principal: Principal) -> Answer:
+def conflicts(parts: Parts, principal: Principal, owner: object = None) -> Answer:
     """The disagreements between clients that nobody has settled yet."""
     require(principal, "memory:read")
     states = receipts(parts)
     found = []
     with parts.store.read() as view:
-        scope = open_scope(view, parts.vault, principal)
+        reading = open_reading(view, parts, principal, owner)
+        scope = reading.scope
         rows = () if scope is None else view.open_conflicts(scope.tenant_id, scope.agent_tag)
         for row in rows:
             assert scope is not None
@@ -181,12 +198,12 @@ def conflicts(parts: Parts, principal: Principal) -> Answer:
                 found.append(
                     {
                         "id": row.id,
-                        "key": facts[0].content.get("key"),
+                        "key": presented(facts[0], "key").text,
                         "facts": [fact_shape(fact, states) for fact in facts],
                         "opened_at": format_time((opened or facts)[-1].recorded_at),
                     }
                 )
-    return {"conflicts": found, "scope": scope_shape(principal)}
+    return {"conflicts": found, "notice": NOTICE, "scope": reading.shape()}
 
 
 def review(parts: Parts, principal: Principal) -> Answer:
@@ -199,6 +216,7 @@ def review(parts: Parts, principal: Principal) -> Answer:
         links = view.links(row.seq for row in rows)
     return {
         "facts": [fact_shape(row, states) | {"reason": links[row.seq].details.get("reason")} for row in rows],
+        "notice": NOTICE,
         "scope": scope_shape(principal),
     }
 
@@ -214,12 +232,14 @@ def status(parts: Parts, principal: Principal) -> Answer:
         scope = open_scope(view, parts.vault, principal)
         counts = {} if scope is None else view.status_counts(scope.tenant_id, scope.agent_tag)
         open_conflicts = () if scope is None else view.open_conflicts(scope.tenant_id, scope.agent_tag)
+        held = store_holds.summary(view, scope, parts.clock())
         store = view.counts()
         size = view.last_logged_index() + 1 - parts.home.first_position
     public = receipts(parts).published()
     return {
         "facts": dict(sorted(counts.items())),
         "conflicts": len(open_conflicts),
+        "holds": held,
         "store": store,
         "log": {
             "size": size,
@@ -233,6 +253,17 @@ def status(parts: Parts, principal: Principal) -> Answer:
     }
 
 
+def has_request(parts: Parts, principal: Principal, idempotency_key: object) -> bool:
+    """Whether a write of this caller with this idempotency key was answered before."""
+    require(principal, "memory:write")
+    checked = edge.check_idempotency_key(idempotency_key)
+    with parts.store.read() as view:
+        scope = open_scope(view, parts.vault, principal)
+        if scope is None:
+            return False
+        return view.idempotency(scope.tenant_id, scope.request_tag(principal.client, checked)) is not None
+
+
 def _find(
     read: _Read, query: str, count: int, past: bool
 ) -> tuple[list[tuple[FactRow, FactState, int]], int]:
@@ -241,7 +272,7 @@ def _find(
     matches = make_matches(scope_token(scope.agent_tag), query)
     if not matches:
         return [], 0
-    statuses = STANDING if read.times.is_now and not past else _TOLD
+    statuses = STANDING if read.times.is_now and not past else TOLD
     candidates = view.matching_of_status(scope.tenant_id, scope.agent_tag, any_of(matches), statuses)
     ranked = rank([(view.matching(one), view.matching(in_key(one))) for one in matches], candidates)
     judge = _Judge(read, past)
@@ -278,7 +309,7 @@ class _Judge:
     def _in_past(self, fact: FactRow) -> FactState | None:
         times = self._read.times
         state = state_of_fact(self._read.view, fact, times.as_recorded)
-        if state is None or state.status not in SERVED_THEN or state.end_erased:
+        if state is None or not may_tell(state.status, frozenset(), state.end_erased):
             return None
         return state if state.valid_from <= max(times.as_of, times.now) else None
 
@@ -294,6 +325,7 @@ def _served(fact: FactRow, state: FactState, states: Receipts, score: float | No
     shape["valid_from"] = format_time(state.valid_from)
     shape["valid_until"] = format_optional(state.ends_at)
     shape["replaced_at"] = format_optional(state.replaced_at)
+    shape["followed_by"] = None if state.followed_by is None else fact_id(state.followed_by)
     return shape
 
 
@@ -314,10 +346,10 @@ def _check_query(query: object) -> str:
     return query
 
 
-def _times(parts: Parts, view: Snapshot, as_of: object, as_recorded: object) -> _Times:
+def _times(parts: Parts, view: Snapshot, asked: Asked) -> _Times:
     # Should the clock have gone back, the present is still not before what is recorded already.
     now = max(parts.clock(), view.last_recorded_at())
-    recorded = now if as_recorded is None else parse_time(as_recorded, now, name="as_recorded")
+    recorded = now if asked.as_recorded is None else parse_time(asked.as_recorded, now, name="as_recorded")
     recorded = min(recorded, now)
-    valid = recorded if as_of is None else parse_time(as_of, now, name="as_of")
+    valid = recorded if asked.as_of is None else parse_time(asked.as_of, now, name="as_of")
     return _Times(now, valid, recorded)

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from memory import canon, edge, guard, ledger, requests
+from memory import canon, canon_versions, edge, guard, ledger, requests
+from memory.admission import admit
 from memory.answers import Answer, receipts, value_of
 from memory.key_view import STANDING, KeyView, key_now, standing_now
 from memory.model import Decision, Known, KnownFact, Principal, Proposal, Status, fact_id
 from memory.principal import require
-from memory.scope import Scope, make_scope, open_scope, require_keys
+from memory.scope import Scope, open_for_write, open_scope
 from memory.search import make_document, scope_token
+from memory.store_holds import held_contents, is_disputed
 from memory.store_write import NewFact
 from memory.waiting import check_witnesses, waited
 from tlog.errors import MalformedError, RefusedError
@@ -89,10 +91,7 @@ def remember(parts: Parts, principal: Principal, arguments: Mapping[str, Any]) -
         edge.check_idempotency_key(idempotency_key)
     read = _read_ahead(parts, principal, proposal)
     with parts.store.write() as txn:
-        name_tag = parts.vault.tag_of_name(b"", "tenant", principal.tenant)
-        known = txn.find_tenant(name_tag)
-        require_keys(txn.view, parts.vault, known)
-        scope = make_scope(parts.vault, known or txn.make_tenant(principal.tenant, name_tag), principal.agent)
+        scope = open_for_write(parts, txn, principal)
         now = txn.stamp(parts.clock())
         if proposal.valid_from is not None or proposal.valid_until is not None:
             # "now" is the time of the stamp, which may lie behind a clock that has gone back.
@@ -193,6 +192,10 @@ def _write(write: _Write, token: str | None) -> _Written:
     decision = decide(write.proposal, known)
     if decision.outcome == "agreed":
         return _agreed(write, decision)
+    if lifted is None:
+        touched = (*decision.retires, *decision.conflicts)
+        against = [fact.content for fact in write.facts if fact.commitment in touched]
+        decision = admit(decision, write.proposal, write.principal, against, write.parts.home.config)
     if lifted is not None and decision.outcome not in _CURRENT:
         raise RefusedError(
             "a reaffirmation says that the value holds now, and this write would not be current: "
@@ -208,6 +211,8 @@ def _known(write: _Write, lifted: bytes | None) -> Known:
     retired = named = False
     if guarded and write.key_tag is not None:
         retired = ledger.is_retired(view, scope, write.key_tag, write.said, write.now)
+        # What stands beside a record on hold has taken its place: that one does not come back by another's mouth.
+        retired = retired or (bool(write.standing) and _says_held(write, write.key_tag))
     elif guarded and not write.facts:
         named = ledger.names_retired(view, scope, proposal.text, write.read, write.now)
     return Known(
@@ -218,6 +223,11 @@ def _known(write: _Write, lifted: bytes | None) -> Known:
         names_retired=named,
         lifted=lifted,
     )
+
+
+def _says_held(write: _Write, key_tag: bytes) -> bool:
+    held = held_contents(write.txn.view, write.scope.tenant_id, key_tag)
+    return any(canon.same_value(ledger.said(content), write.said) for content in held)
 
 
 def known_fact(fact: FactRow) -> KnownFact:
@@ -286,14 +296,17 @@ def _land(write: _Write, decision: Decision, known: Known) -> _Written:
 
 def _settle_key(write: _Write, decision: Decision, lifts: Sequence[bytes], made: EventRow) -> None:
     """Ledger and conflicts of a key after a write."""
-    txn, scope, key_tag = write.txn, write.scope, write.key_tag
+    txn, scope, key_tag, proposal = write.txn, write.scope, write.key_tag, write.proposal
     assert key_tag is not None
     retired = [fact for fact in write.facts if fact.commitment in decision.retires]
+    kept = ledger.still_said((fact for fact in write.standing if fact not in retired), write.now)
+    kept.append(write.said)
     if retired:
-        kept = ledger.still_said((fact for fact in write.standing if fact not in retired), write.now)
-        ledger.retire(txn, scope, retired, [*kept, write.said])
+        ledger.retire(txn, scope, retired, kept, proposal.valid_until)
     if lifts:
         ledger.unretire(txn, scope, key_tag, write.said)
+    if decision.outcome in _CURRENT and (proposal.valid_from or 0) <= write.now and not proposal.many:
+        ledger.settle(txn, scope, key_tag, kept, proposal.valid_until)
     if decision.conflicts:
         txn.open_conflict(made, scope.agent_tag, key_tag)
     elif any(fact.status == "conflict" for fact in retired):
@@ -302,7 +315,7 @@ def _settle_key(write: _Write, decision: Decision, lifts: Sequence[bytes], made:
 
 def close_settled_conflict(txn: Txn, scope: Scope, key_tag: bytes, made: EventRow) -> None:
     """Closes the conflict of a key once no fact of it is in conflict any more."""
-    if not txn.view.facts_of_key(scope.tenant_id, key_tag, ("conflict",)):
+    if not is_disputed(txn.view, scope.tenant_id, key_tag):
         txn.close_conflict(scope.tenant_id, key_tag, made.seq)
 
 
@@ -319,6 +332,7 @@ def _content(write: _Write, decision: Decision, known: Known) -> dict[str, Any]:
         "unguarded": write.parts.guard != "on",
         "valid_from_declared": proposal.valid_from is not None,
         "authenticated": principal.authenticated,
+        "reported": principal.reported,
     }
     content: dict[str, Any] = {
         "tenant": principal.tenant,
@@ -334,9 +348,10 @@ def _content(write: _Write, decision: Decision, known: Known) -> dict[str, Any]:
         "source": proposal.source,
         "reason": proposal.reason,
         "flags": sorted(name for name, holds in flags.items() if holds),
-        "canon": canon.VERSION,
+        "canon": canon_versions.current().version,
     }
     if decision.reason == "echo" and _outlives_erasure(write):
+        ledger.require_few_blind_refusals(write.txn.view, write.scope, write.now)
         # The value was erased and stays refused; to keep this copy of it for review would bring it back.
         content |= {"text": "", "value": None, "subject": None, "source": None}
         content["flags"] = sorted([*content["flags"], "redacted"])

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from memory import canon, edge, guard, ledger
+from memory import canon, edge, guard, ledger, store_holds
 from memory.answers import Answer, receipts
 from memory.key_view import STANDING
 from memory.model import Known, Principal, Proposal, parse_fact_id
@@ -18,6 +18,7 @@ from memory.principal import require
 from memory.remember import close_settled_conflict, known_fact
 from memory.scope import Scope, open_scope
 from memory.search import make_document, scope_token
+from memory.store_holds import refuse_if_held
 from tlog.errors import MalformedError, RefusedError
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class _Act:
             "client": principal.client,
             "recorded_at": self.now,
             "reason": reason,
+            "flags": ["authenticated"] if principal.authenticated else None,
         }
         return self.txn.add_event(self.scope.tenant, kind, content, sign=self.parts.sign_entry, acts=acts)
 
@@ -82,9 +84,10 @@ def retract(parts: Parts, principal: Principal, reference: object) -> Answer:
         # The one that remains of two is no longer disputed.
         survivors = others if fact.status == "conflict" and len(others) == 1 else []
         keeps = [other.commitment for other in survivors]
-        ended = [fact, *_said_ahead([fact], act.key_facts(fact))]
+        past = fact.status == "history"  # what was said of then says nothing of now, and retires nothing
+        ended = [fact] if past else [fact, *_said_ahead([fact], act.key_facts(fact))]
         made = act.state("retract", {"retracts": [one.commitment for one in ended], "keeps": keeps})
-        if fact.status != "history":
+        if not past:
             act.retire(ended)
         _close_conflict(act, ended, made)
         return act.answer(fact, "retracted", made)
@@ -103,6 +106,11 @@ def resolve(parts: Parts, principal: Principal, conflict: object, keep: object) 
         if row.closed_by is not None:
             raise RefusedError("this conflict is settled already", code="not_open")
         facts = txn.view.facts_of_key(act.scope.tenant_id, row.key_tag, ("conflict",))
+        if store_holds.is_disputed_on_hold(txn.view, act.scope.tenant_id, row.key_tag):
+            raise RefusedError(
+                "a side of this conflict is under a legal hold; it can be settled once that is released",
+                code="on_hold",
+            )
         kept = next((fact for fact in facts if fact.commitment[:16] == kept_id), None)
         if kept is None:
             raise MalformedError("expected keep to be the id of one of the facts in conflict")
@@ -114,6 +122,7 @@ def resolve(parts: Parts, principal: Principal, conflict: object, keep: object) 
         act.retire(others)
         # Somebody with the right to settle it says that this one holds, whatever it was before.
         ledger.unretire(txn, act.scope, row.key_tag, ledger.said(kept.content))
+        ledger.settle(txn, act.scope, row.key_tag, [ledger.said(kept.content)], None)
         txn.close_conflict(act.scope.tenant_id, row.key_tag, made.seq)
         return act.answer(kept, "active", made)
 
@@ -224,6 +233,8 @@ def _let_through(act: _Act, admission: _Admission, made: EventRow) -> None:
     fact = admission.fact
     act.txn.index_fact(fact.seq, make_document(scope_token(act.scope.agent_tag), fact.content))
     act.retire(admission.replaced)
+    if fact.key_tag is not None:
+        ledger.settle(act.txn, act.scope, fact.key_tag, [ledger.said(fact.content)], None)
     _close_conflict(act, admission.replaced, made)
 
 
@@ -254,6 +265,7 @@ def _fact(act: _Act, commitment: bytes) -> FactRow:
     fact = act.txn.view.fact(act.scope.tenant_id, act.scope.agent_tag, commitment)
     if fact is not None:
         return fact
+    refuse_if_held(act.txn.view, act.scope, commitment)
     made = act.txn.view.event(act.scope.tenant_id, commitment)
     if made is not None and made.content is None:
         raise RefusedError("this fact has been erased", code="erased")

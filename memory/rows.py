@@ -59,7 +59,6 @@ class FactRow(NamedTuple):
     valid_until: int | None
     recorded_at: int
     replaced_at: int | None
-    replaced_by: int | None
     end_erased: bool
     content: Mapping[str, Any]
 
@@ -75,17 +74,17 @@ class ActRow(NamedTuple):
     seq: int
     commitment: bytes
     act: str
-    target_seq: int
     recorded_at: int | None
 
 
 class SelectedFact(NamedTuple):
-    """A fact that an erasure or a retention would remove."""
+    """A fact that an erasure or a retention would remove, unless it is on hold."""
 
     seq: int
     commitment: bytes
     status: Status
     content: Mapping[str, Any]
+    on_hold: int = 0
 
     @property
     def id(self) -> str:
@@ -96,7 +95,6 @@ class SelectedFact(NamedTuple):
 class TokenRow(NamedTuple):
     """A single-use token that was redeemed: what it was bound to, and the refusal it lifts."""
 
-    purpose: str
     bound: bytes
     target: int | None
     expires_at: int
@@ -135,6 +133,17 @@ class LedgerRow(NamedTuple):
     word_count: int
     canon_version: int
     source_seq: int | None
+    until: int | None = None
+    """Until when what replaced it holds, where that says so itself"""
+
+
+class OlderRow(NamedTuple):
+    """A row of the ledger under older rules, and the content of the fact that it is of."""
+
+    id: int
+    row: LedgerRow
+    expires_at: int | None
+    content: Mapping[str, Any]
 
 
 class IdempotencyRow(NamedTuple):

@@ -42,6 +42,7 @@ CREATE TABLE acts (
 );
 CREATE INDEX acts_target ON acts (tenant, target, seq);
 CREATE INDEX acts_seq ON acts (seq);
+CREATE INDEX acts_holds ON acts (tenant, seq) WHERE act = 'holds';
 
 -- What an erasure destroys. No row = erased.
 CREATE TABLE contents (
@@ -65,11 +66,12 @@ CREATE TABLE facts (
   recorded_at INTEGER NOT NULL,
   replaced_at INTEGER,                  -- to the hour alone once the statement that tells it is erased
   replaced_by INTEGER,                  -- seq of the event that retired or retracted it
-  end_erased INTEGER NOT NULL DEFAULT 0 -- 1 once that event's content is erased: it is served no more
+  end_erased INTEGER NOT NULL DEFAULT 0, -- 1 once that event's content is erased: it is served no more
+  on_hold INTEGER NOT NULL DEFAULT 0    -- how many legal holds keep it: then it is neither served nor erased
 );
 CREATE INDEX facts_key ON facts (tenant, key_tag, status, seq) WHERE key_tag IS NOT NULL;
 CREATE INDEX facts_subject ON facts (tenant, subject_tag, seq) WHERE subject_tag IS NOT NULL;
-CREATE INDEX facts_lost ON facts (tenant, key_tag) WHERE end_erased;
+CREATE INDEX facts_lost ON facts (tenant, key_tag) WHERE end_erased OR on_hold;
 CREATE INDEX facts_text ON facts (tenant, text_tag, seq);
 CREATE INDEX facts_agent ON facts (tenant, agent_tag, status, seq);
 
@@ -93,11 +95,13 @@ CREATE TABLE ledger (
   word_count INTEGER NOT NULL,          -- words in the value: bounds the spans to look up
   canon_version INTEGER NOT NULL,
   source INTEGER,                       -- seq of the fact that held it; NULL once that was erased on request
-  expires_at INTEGER
+  expires_at INTEGER,
+  until INTEGER                         -- until when what replaced it holds, where that says so itself; NULL for good
 );
-CREATE UNIQUE INDEX ledger_value ON ledger (tenant, key_tag, value_tag);
+CREATE UNIQUE INDEX ledger_value ON ledger (tenant, key_tag, canon_version, value_tag);
 CREATE INDEX ledger_span ON ledger (tenant, value_tag);
-CREATE INDEX ledger_agent ON ledger (tenant, agent_tag, word_count);
+CREATE INDEX ledger_agent ON ledger (tenant, agent_tag, canon_version, word_count);
+CREATE INDEX ledger_until ON ledger (tenant, key_tag) WHERE until IS NOT NULL;
 CREATE INDEX ledger_source ON ledger (tenant, source) WHERE source IS NOT NULL;
 CREATE INDEX ledger_expiry ON ledger (expires_at) WHERE expires_at IS NOT NULL;
 CREATE INDEX ledger_subject ON ledger (tenant, subject_tag) WHERE subject_tag IS NOT NULL;
@@ -145,9 +149,31 @@ CREATE TABLE openings (
   tenant INTEGER NOT NULL,
   seq INTEGER NOT NULL,                 -- the statement that it opens
   recipient BLOB NOT NULL,              -- 16 random bytes
-  given_at INTEGER NOT NULL             -- to the hour
+  given_at INTEGER NOT NULL,            -- to the hour
+  kind TEXT NOT NULL DEFAULT 'opening'  -- what was given: 'opening', 'evidence' or 'export'
 );
 CREATE INDEX openings_seq ON openings (tenant, seq);
+
+-- Backups that were made, by random references: an erasure tells which of them held what it takes.
+CREATE TABLE backups (
+  id INTEGER PRIMARY KEY,
+  number BLOB NOT NULL,                 -- 16 random bytes
+  made_at INTEGER NOT NULL,             -- to the hour
+  expires_at INTEGER NOT NULL,          -- to the hour
+  last_seq INTEGER NOT NULL             -- the last statement in it
+);
+
+-- Reading rights between agents of a tenant: finds the statement of each, whose content says who granted what to
+-- whom; revoked by an act on it.
+CREATE TABLE grants (
+  seq INTEGER PRIMARY KEY,              -- of the statement
+  tenant INTEGER NOT NULL,
+  owner_tag BLOB NOT NULL,              -- keyed hash of the agent whose memory may be read
+  reader_tag BLOB NOT NULL              -- keyed hash of the agent that may read it
+);
+CREATE INDEX grants_reader ON grants (tenant, reader_tag, owner_tag);
+CREATE INDEX grants_owner ON grants (tenant, owner_tag, seq);
+CREATE INDEX acts_revokes ON acts (tenant, target) WHERE act = 'revokes';
 
 -- Erasures: `executing` is durable before anything is deleted.
 CREATE TABLE erasures (

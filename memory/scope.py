@@ -7,17 +7,21 @@ its agent in it: a tag of one scope matches no row of another.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from memory import canon
-from memory.model import Principal
+from memory.model import DEFAULT_TENANT, Principal
 from memory.vault import WORD_TAG_BYTES
-from tlog.errors import UnavailableError
+from tlog.errors import MalformedError, UnavailableError
 
 if TYPE_CHECKING:
+    from memory.parts import Parts
     from memory.rows import TenantRow
     from memory.store_read import Snapshot
+    from memory.store_write import Txn
     from memory.vault import Vault
+
+MAKES_TENANTS: Final = "memory:tenant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +50,9 @@ class Scope:
         """The tag of a text, by which a verbatim repeat of it is known."""
         return self._tag("text", canon.canonical_text(text))
 
-    def value_tag(self, value: canon.Canonical) -> bytes:
-        """The tag of one canonical form of a value."""
-        return self._tag("value", str(canon.VERSION), value.kind, value.form)
+    def value_tag(self, value: canon.Canonical, version: int = canon.VERSION) -> bytes:
+        """The tag of one canonical form of a value, by the version of the forms that it is of."""
+        return self._tag("value", str(version), value.kind, value.form)
 
     def word_tag(self, word: str) -> bytes:
         """The short tag of a word that a key is named by."""
@@ -76,6 +80,30 @@ def open_scope(view: Snapshot, vault: Vault, principal: Principal) -> Scope | No
     tenant = view.tenant(vault.tag_of_name(b"", "tenant", principal.tenant))
     require_keys(view, vault, tenant)
     return None if tenant is None else make_scope(vault, tenant, principal.agent)
+
+
+def open_for_write(parts: Parts, txn: Txn, principal: Principal) -> Scope:
+    """The scope of a caller that writes, whose tenant is made if this home makes new ones for this caller."""
+    name_tag = parts.vault.tag_of_name(b"", "tenant", principal.tenant)
+    known = txn.find_tenant(name_tag)
+    require_keys(txn.view, parts.vault, known)
+    if known is None:
+        _require_may_make(parts.home.config.unknown_tenants, principal)
+        known = txn.make_tenant(principal.tenant, name_tag)
+    return make_scope(parts.vault, known, principal.agent)
+
+
+def _require_may_make(unknown_tenants: str, principal: Principal) -> None:
+    # The tenant that nobody has to name is there from the first.
+    if (
+        unknown_tenants == "refuse"
+        and principal.tenant != DEFAULT_TENANT
+        and MAKES_TENANTS not in principal.scopes
+    ):
+        raise MalformedError(
+            "expected a tenant that this home knows; its owner makes new ones, or sets unknown_tenants to create",
+            code="unknown_tenant",
+        )
 
 
 def require_keys(view: Snapshot, vault: Vault, tenant: TenantRow | None) -> None:

@@ -6,8 +6,8 @@ handle is made: no argument widens it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from memory import reads
 from memory.answers import Answer
@@ -91,43 +91,82 @@ class Memory:
         as_of: str | int | None = None,
         as_recorded: str | int | None = None,
         include_history: bool = False,
+        owner: str | None = None,
     ) -> Answer:
-        """The facts that fit the words of a query best, and how many were left out."""
+        """The facts that fit the words of a query best, and how many were left out.
+
+        Here and below, `owner` is the agent whose memory is read, by its grant; the caller's own without it.
+        """
         return reads.recall(
             self._parts,
             self._principal,
             query,
+            reads.Asked(as_of, as_recorded, owner),
             limit=limit,
-            as_of=as_of,
-            as_recorded=as_recorded,
             include_history=include_history,
         )
 
     def get(
-        self, key: str, *, as_of: str | int | None = None, as_recorded: str | int | None = None
+        self,
+        key: str,
+        *,
+        as_of: str | int | None = None,
+        as_recorded: str | int | None = None,
+        owner: str | None = None,
     ) -> Answer:
         """The current value of a key, and every fact that is served of it."""
-        return reads.get(self._parts, self._principal, key, as_of, as_recorded)
+        return reads.get(self._parts, self._principal, key, reads.Asked(as_of, as_recorded, owner))
 
-    def history(self, key: str, *, as_recorded: str | int | None = None) -> Answer:
+    def history(
+        self,
+        key: str,
+        *,
+        as_of: str | int | None = None,
+        as_recorded: str | int | None = None,
+        owner: str | None = None,
+    ) -> Answer:
         """Everything that was said about a key, each with what became of it."""
-        return reads.history(self._parts, self._principal, key, as_recorded)
+        return reads.history(self._parts, self._principal, key, reads.Asked(as_of, as_recorded, owner))
 
-    def provenance(self, id: str) -> Answer:
+    def provenance(self, id: str, *, owner: str | None = None) -> Answer:
         """Where a fact comes from, how far it is proved, and the limits of that."""
         from memory import provenance
 
-        return provenance.provenance(self._parts, self._principal, id)
+        return provenance.provenance(self._parts, self._principal, id, owner)
+
+    def has_request(self, idempotency_key: str) -> bool:
+        """Whether a write of this caller with this idempotency key was answered before."""
+        return reads.has_request(self._parts, self._principal, idempotency_key)
 
     def status(self) -> Answer:
         """Counts of the caller's scope and of the store, and how the log stands."""
         return reads.status(self._parts, self._principal)
 
+    # Reading rights
+
+    def grant(self, reader: str) -> Answer:
+        """The grant by which another agent of the tenant may read what this one remembers."""
+        from memory import grants
+
+        return grants.grant(self._parts, self._principal, reader)
+
+    def revoke(self, id: str) -> Answer:
+        """The end of a grant."""
+        from memory import grants
+
+        return grants.revoke(self._parts, self._principal, id)
+
+    def grants(self) -> Answer:
+        """The grants in force that this agent made, and those it was given."""
+        from memory import grants
+
+        return grants.grants(self._parts, self._principal)
+
     # Disagreement and review
 
-    def conflicts(self) -> Answer:
+    def conflicts(self, *, owner: str | None = None) -> Answer:
         """The disagreements between clients that nobody has settled yet."""
-        return reads.conflicts(self._parts, self._principal)
+        return reads.conflicts(self._parts, self._principal, owner)
 
     def resolve(self, conflict: str, keep: str) -> Answer:
         """One fact of a conflict holds; the others are superseded."""
@@ -159,55 +198,39 @@ class Memory:
 
     # Erasing
 
-    def forget_preview(
-        self,
-        *,
-        id: str | Sequence[str] | None = None,
-        key: str | None = None,
-        subject: str | None = None,
-        all: bool | None = None,
-        guard: str | None = None,
-        reason: str | None = None,
-    ) -> Answer:
-        """What an erasure would take, and the token that confirms it; nothing is deleted."""
+    def forget_preview(self, **selector: Any) -> Answer:
+        """What an erasure would take, and the token that confirms it; nothing is deleted.
+
+        `selector` has the names of `memory.erase_request.parse_request`: id, key, subject, all, tenant, value,
+        recorded_from, recorded_until, identifiers, guard, reason.
+        """
         from memory import erase
 
-        return erase.preview(
-            self._parts,
-            self._principal,
-            id=id,
-            key=key,
-            subject=subject,
-            all=all,
-            guard=guard,
-            reason=reason,
-        )
+        return erase.preview(self._parts, self._principal, **selector)
 
-    def forget(
-        self,
-        *,
-        confirm: str,
-        id: str | Sequence[str] | None = None,
-        key: str | None = None,
-        subject: str | None = None,
-        all: bool | None = None,
-        guard: str | None = None,
-        reason: str | None = None,
-    ) -> Answer:
+    def forget(self, *, confirm: str, **selector: Any) -> Answer:
         """What was erased, with its manifest; `confirm` is the token of the preview of the same request."""
         from memory import erase
 
-        return erase.execute(
-            self._parts,
-            self._principal,
-            confirm,
-            id=id,
-            key=key,
-            subject=subject,
-            all=all,
-            guard=guard,
-            reason=reason,
-        )
+        return erase.execute(self._parts, self._principal, confirm, **selector)
+
+    def hold(self, *, authority: str, review_by: str | int, **selector: Any) -> Answer:
+        """The legal hold that keeps from now on what the selector, as of `forget_preview`, matches."""
+        from memory import holds
+
+        return holds.hold(self._parts, self._principal, authority, review_by, selector)
+
+    def release(self, id: str, authority: str) -> Answer:
+        """The end of a legal hold."""
+        from memory import holds
+
+        return holds.release(self._parts, self._principal, id, authority)
+
+    def holds(self) -> Answer:
+        """The legal holds in force."""
+        from memory import holds
+
+        return holds.holds(self._parts, self._principal)
 
     def look_again(self, request: str, needles: Sequence[str]) -> Answer:
         """What a further scan of an inconclusive erasure finds of words that are given again, as a further manifest."""
@@ -215,12 +238,27 @@ class Memory:
 
         return look_again(self._parts, self._principal, request, needles)
 
-    def retention(self, superseded_older_than: str, apply: bool = False) -> Answer:
-        """How many facts were superseded so long ago; with `apply` they are erased, their values stay refused."""
+    def retention(
+        self,
+        superseded_older_than: str | None = None,
+        apply: bool = False,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> Answer:
+        """How many facts are past the retention of the settings, or were superseded so long ago; `apply` erases them.
+
+        Their values stay refused. `progress` is told how many are done, of how many.
+        """
         from memory.retention import retention
 
-        older = parse_duration(superseded_older_than, name="superseded_older_than")
-        return retention(self._parts, self._principal, older, check_flag(apply, "apply"))
+        given = superseded_older_than
+        older = None if given is None else parse_duration(given, name="superseded_older_than")
+        return retention(self._parts, self._principal, older, check_flag(apply, "apply"), progress)
+
+    def export_subject(self, subject: str) -> Answer:
+        """What is held on a person, for that person; it is noted as given."""
+        from memory.export_subject import export_subject
+
+        return export_subject(self._parts, self._principal, subject)
 
     # Log
 

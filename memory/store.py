@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import apsw
 
 from memory import vfs
-from memory.store_read import Snapshot
+from memory.store_read import Keeps, Snapshot
 from memory.store_write import Txn
 from tlog.errors import MalformedError, UnavailableError, VerificationError
 
@@ -53,6 +53,8 @@ class Store:
     def __init__(self, path: Path, vault: Vault) -> None:
         self.path = path
         self.vault = vault
+        self.keeps_now: Callable[[], Keeps | None] = lambda: None
+        """Which facts are within their retention when a transaction begins."""
         self._idle: list[apsw.Connection] = []
         self._idle_lock = threading.Lock()
         # For fairness between the threads of this process only: what is right is kept by BEGIN IMMEDIATE.
@@ -64,7 +66,7 @@ class Store:
         with self._write_lock, self._connection() as connection:
             _patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
             try:
-                yield Txn(connection)
+                yield Txn(connection, self.keeps_now())
                 connection.execute("COMMIT")
             except BaseException:
                 _roll_back(connection)
@@ -76,7 +78,7 @@ class Store:
         with self._connection() as connection:
             _patiently(lambda: _begin_read(connection))
             try:
-                yield Snapshot(connection)
+                yield Snapshot(connection, self.keeps_now())
             finally:
                 _roll_back(connection)
 
@@ -88,6 +90,11 @@ class Store:
                 return _truncate_wal(connection, until)
             finally:
                 connection.set_busy_timeout(BUSY_MILLISECONDS)
+
+    def copy_to(self, target: Path) -> None:
+        """Returns once `target`, an empty file, is a store with the same rows and no byte besides."""
+        with self._connection() as connection:
+            _patiently(lambda: connection.execute("VACUUM INTO ?", (str(target),)))
 
     def check(self) -> tuple[str, ...]:
         """What SQLite's own integrity check finds; empty if the file is sound."""
@@ -260,7 +267,7 @@ def _translated(error: apsw.Error, path: Path) -> Exception:
     if isinstance(error, apsw.FullError):
         return UnavailableError("the disk is full; nothing was stored", code="disk_full")
     if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError | apsw.CantOpenError):
-        return MalformedError(f"expected a home that can be written: {_why_not(path)}")
+        return MalformedError(f"expected a home that can be written: {_why_not(path)}", code="read_only")
     if isinstance(error, apsw.NotADBError | apsw.CorruptError):
         return VerificationError("the store file is damaged; nothing was changed", code="store_damaged")
     if isinstance(error, apsw.IOError):

@@ -28,8 +28,9 @@ _LETS_THROUGH: Final[Mapping[str, tuple[str, ...]]] = {
     "resolve": ("keeps",),
     "reaffirm": ("lifts",),
 }
+_LETTING_THROUGH: Final = frozenset(act for acts in _LETS_THROUGH.values() for act in acts)
 _SELECTED: Final = """
-    SELECT f.seq, e.commitment, f.status, c.content
+    SELECT f.seq, e.commitment, f.status, c.content, f.on_hold
     FROM facts f CROSS JOIN events e ON e.seq = f.seq CROSS JOIN contents c ON c.seq = f.seq
 """
 
@@ -63,17 +64,31 @@ def select_everything(view: Snapshot, tenant_id: int, agent_tag: bytes) -> tuple
     return _selected(view, "f.tenant = ? AND f.agent_tag = ?", (tenant_id, agent_tag))
 
 
+def select_tenant(view: Snapshot, tenant_id: int) -> tuple[SelectedFact, ...]:
+    """Every fact of a tenant, in order."""
+    return _selected(view, "f.tenant = ?", (tenant_id,))
+
+
+def select_withheld(
+    view: Snapshot, tenant_id: int, agent_tag: bytes, statuses: Collection[str] = ("refused", "held")
+) -> tuple[SelectedFact, ...]:
+    """What was refused or held in a scope and not let through since, or has one of these statuses, in order."""
+    marks = ", ".join("?" * len(statuses))
+    where = f"f.tenant = ? AND f.agent_tag = ? AND f.status IN ({marks})"
+    return _selected(view, where, (tenant_id, agent_tag, *statuses))
+
+
 def select_superseded(
     view: Snapshot, tenant_id: int, agent_tag: bytes, replaced_until: int
 ) -> tuple[SelectedFact, ...]:
-    """The facts of a scope that were superseded at or before a time, in order.
+    """The facts of a scope that were superseded at or before a time and are under no hold, in order.
 
     Of one whose successor is erased the hour alone is known: it counts from the end of it, yet not after now.
     """
     ended = "CASE WHEN f.end_erased THEN min(f.replaced_at + ?, ?) ELSE f.replaced_at END"
     return _selected(
         view,
-        f"f.tenant = ? AND f.agent_tag = ? AND f.status = 'superseded' AND {ended} <= ?",
+        f"f.tenant = ? AND f.agent_tag = ? AND f.status = 'superseded' AND f.on_hold = 0 AND {ended} <= ?",
         (tenant_id, agent_tag, HOUR, view.last_recorded_at(), replaced_until),
     )
 
@@ -94,29 +109,34 @@ def select_where(
         f"{_SELECTED} WHERE f.tenant = ? AND f.agent_tag = ? ORDER BY f.seq", tenant_id, agent_tag
     )
     decoded = (
-        SelectedFact(seq, commitment, status, decode_content(encoded))
-        for seq, commitment, status, encoded in rows
+        SelectedFact(seq, commitment, status, decode_content(encoded), on_hold)
+        for seq, commitment, status, encoded, on_hold in rows
         if seq not in exclude
     )
     return tuple(fact for fact in decoded if wanted(fact.content))
 
 
 def acting_seqs(view: Snapshot, tenant_id: int, seqs: Collection[int]) -> tuple[int, ...]:
-    """Statements that are no writes, act on facts in `seqs` alone, and still have a content: it goes with theirs.
+    """Statements that are no writes, act on nothing but these facts, and still have a content: it goes with theirs.
 
-    The reason that somebody gave for a retraction speaks about what was retracted.
+    The reason that somebody gave for a retraction speaks about what was retracted. What acts on such a statement
+    alone, as a release does on its hold, goes as well.
     """
-    found: set[int] = set()
-    for seq in seqs:
-        rows = view.rows(
-            """SELECT a.seq FROM acts a CROSS JOIN contents c ON c.seq = a.seq
-               WHERE a.tenant = ? AND a.target = ? AND a.act <> 'erases'
-               AND NOT EXISTS (SELECT 1 FROM facts f WHERE f.seq = a.seq)""",
-            tenant_id,
-            seq,
-        )
-        found.update(row[0] for row in rows)
-    return tuple(sorted(acting for acting in found if _surviving_targets(view, acting) <= set(seqs)))
+    going, taken = set(seqs), set(seqs)
+    while going:
+        found: set[int] = set()
+        for seq in going:
+            rows = view.rows(
+                """SELECT a.seq FROM acts a CROSS JOIN contents c ON c.seq = a.seq
+                   WHERE a.tenant = ? AND a.target = ? AND a.act <> 'erases'
+                   AND NOT EXISTS (SELECT 1 FROM facts f WHERE f.seq = a.seq)""",
+                tenant_id,
+                seq,
+            )
+            found.update(row[0] for row in rows)
+        going = {acting for acting in found - taken if _surviving_targets(view, acting) <= taken}
+        taken |= going
+    return tuple(sorted(taken - set(seqs)))
 
 
 def erase_contents(txn: Txn, tenant_id: int, seqs: Collection[int], closed_by: int) -> int:
@@ -129,6 +149,12 @@ def erase_contents(txn: Txn, tenant_id: int, seqs: Collection[int], closed_by: i
     erased = 0
     remove_words(txn, _documents(txn.view, tenant_id, seqs))
     for seq in sorted(set(seqs)):
+        # Until when an erased fact held is told to the hour alone by what it replaced for that time.
+        txn.connection.execute(
+            """UPDATE ledger SET until = (until + ?1 - 1) / ?1 * ?1 WHERE tenant = ?2 AND (key_tag, until) IN
+               (SELECT key_tag, valid_until FROM facts WHERE tenant = ?2 AND seq = ?3 AND valid_until IS NOT NULL)""",
+            (HOUR, tenant_id, seq),
+        )
         erased += _erase_one(txn, tenant_id, seq)
     txn.connection.execute(
         """UPDATE conflicts SET closed_by = ?1 WHERE tenant = ?2 AND closed_by IS NULL AND NOT EXISTS
@@ -172,6 +198,7 @@ def ledger_of(
     key_tag: bytes | None = None,
     subject_tag: bytes | None = None,
     agent_tag: bytes | None = None,
+    tenant: int | None = None,
 ) -> tuple[int, ...]:
     """Row ids of the ledger that a selection concerns: tagged for its facts, its key, its subject or its scope.
 
@@ -183,6 +210,7 @@ def ledger_of(
         ("key_tag", (key_tag,)),
         ("subject_tag", (subject_tag,)),
         ("agent_tag", (agent_tag,)),
+        ("tenant", (tenant,)),
     ):
         for value in values:
             if value is not None:
@@ -301,6 +329,7 @@ def _erase_one(txn: Txn, tenant_id: int, seq: int) -> int:
     txn.connection.execute("DELETE FROM facts WHERE seq = ?", (seq,))
     txn.connection.execute("DELETE FROM contents WHERE seq = ?", (seq,))
     txn.connection.execute("DELETE FROM tokens WHERE tenant = ? AND target = ?", (tenant_id, seq))
+    txn.connection.execute("DELETE FROM grants WHERE seq = ? AND tenant = ?", (seq, tenant_id))
     return 1
 
 
@@ -316,13 +345,15 @@ def _lose_ends(txn: Txn, tenant_id: int, seq: int) -> None:
     It did so by its own statement, or by the one that let it through: then that statement ended them, and tells
     the time of that itself. Of the fact's own time the hour stays, which retention counts from.
     """
-    acts = txn.view.acts_on(tenant_id, seq)
+    # Only the links of these are read: a tombstone's is as long as the erasure is large.
+    acts = [act for act in txn.view.acts_on(tenant_id, seq) if act.act in _LETTING_THROUGH]
     links = txn.view.links(act.seq for act in acts)
     let_through = {act.seq for act in acts if act.act in _LETS_THROUGH.get(links[act.seq].kind, ())}
     for ended_by in {seq, *let_through}:
         grain = HOUR if ended_by == seq else 1
+        # By the numbers of its few targets, and by no index of all that was superseded in a scope.
         txn.connection.execute(
-            """UPDATE facts SET end_erased = 1, replaced_at = replaced_at - replaced_at % ?3
+            """UPDATE facts NOT INDEXED SET end_erased = 1, replaced_at = replaced_at - replaced_at % ?3
                WHERE tenant = ?1 AND replaced_by = ?2 AND status = 'superseded'
                AND seq IN (SELECT target FROM acts WHERE seq = ?2)""",
             (tenant_id, ended_by, grain),
@@ -332,8 +363,8 @@ def _lose_ends(txn: Txn, tenant_id: int, seq: int) -> None:
 def _selected(view: Snapshot, where: str, values: tuple[object, ...]) -> tuple[SelectedFact, ...]:
     rows = view.rows(f"{_SELECTED} WHERE {where} ORDER BY f.seq", *values)
     return tuple(
-        SelectedFact(seq, commitment, status, decode_content(content))
-        for seq, commitment, status, content in rows
+        SelectedFact(seq, commitment, status, decode_content(content), on_hold)
+        for seq, commitment, status, content, on_hold in rows
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,17 +33,22 @@ _EVENT: Final = """
 """
 _FACT: Final = """
     SELECT f.seq, f.tenant, e.commitment, e.entry_index, f.agent_tag, f.key_tag, f.status, f.valid_from,
-           f.valid_until, f.recorded_at, f.replaced_at, f.replaced_by, f.end_erased, c.content
-    FROM facts f CROSS JOIN events e ON e.seq = f.seq CROSS JOIN contents c ON c.seq = f.seq
+           f.valid_until, f.recorded_at, f.replaced_at, f.end_erased, c.content
+    FROM facts f CROSS JOIN events e ON e.seq = f.seq AND f.on_hold = 0 CROSS JOIN contents c ON c.seq = f.seq
 """
 _ERASURE: Final = "SELECT number, tenant, request, state, tombstone, detail, manifest FROM erasures"
+
+
+Keeps = Callable[[FactRow], bool]
 
 
 class Snapshot:
     """One consistent view of the store, as long as its transaction lasts."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: apsw.Connection, keeps: Keeps | None = None) -> None:
         self.connection = connection
+        self.keeps = keeps
+        """Which facts are within their retention, None for all: the others are in no answer."""
 
     # Tenants and the store as a whole
 
@@ -169,18 +174,17 @@ class Snapshot:
     def acts_on(self, tenant_id: int, target_seq: int) -> tuple[ActRow, ...]:
         """What statements did to one statement, in order."""
         rows = self.rows(
-            """SELECT a.seq, e.commitment, a.act, a.target, c.content
+            """SELECT a.seq, e.commitment, a.act, c.content
                FROM acts a CROSS JOIN events e ON e.seq = a.seq LEFT JOIN contents c ON c.seq = a.seq
                WHERE a.tenant = ? AND a.target = ? ORDER BY a.seq""",
             tenant_id,
             target_seq,
         )
         return tuple(
-            ActRow(seq, commitment, act, target, _recorded_at(content))
-            for seq, commitment, act, target, content in rows
+            ActRow(seq, commitment, act, _recorded_at(content)) for seq, commitment, act, content in rows
         )
 
-    # Facts
+    # Facts. What is on hold (memory.store_holds) is in none of these, nor what is past its retention.
 
     def fact(self, tenant_id: int, agent_tag: bytes, reference: bytes) -> FactRow | None:
         """The fact of a scope that a commitment or its first 16 bytes stand for, whatever its status."""
@@ -196,8 +200,8 @@ class Snapshot:
                 f"{_FACT} WHERE f.seq = ? AND f.tenant = ? AND f.agent_tag = ?", seq, tenant_id, agent_tag
             )
             if row is not None:
-                found.append(_fact(row))
-        return tuple(found)
+                found.append(row)
+        return self._kept(found)
 
     def facts_of_key(
         self, tenant_id: int, key_tag: bytes, statuses: Sequence[Status] | None = None
@@ -209,7 +213,7 @@ class Snapshot:
             )
         else:
             rows = self.rows(_of_key(len(statuses)), tenant_id, key_tag, *statuses)
-        return tuple(_fact(row) for row in rows)
+        return self._kept(rows)
 
     def facts_of_status(
         self, tenant_id: int, agent_tag: bytes, status: Status, limit: int
@@ -222,7 +226,7 @@ class Snapshot:
             status,
             limit,
         )
-        return tuple(_fact(row) for row in rows)
+        return self._kept(rows)
 
     def waiting(self, tenant_id: int, agent_tag: bytes, limit: int) -> tuple[FactRow, ...]:
         """The facts of a scope that are held, or refused and not lifted since: oldest first."""
@@ -235,7 +239,7 @@ class Snapshot:
             agent_tag,
             limit,
         )
-        return tuple(_fact(row) for row in rows)
+        return self._kept(rows)
 
     def facts_of_text(
         self, tenant_id: int, text_tag: bytes, statuses: Sequence[Status]
@@ -247,12 +251,14 @@ class Snapshot:
             text_tag,
             *statuses,
         )
-        return tuple(_fact(row) for row in rows)
+        return self._kept(rows)
 
-    def has_lost_ends(self, tenant_id: int, key_tag: bytes) -> bool:
-        """Whether a fact of a key was ended by a statement which is erased since."""
+    def is_partly_hidden(self, tenant_id: int, key_tag: bytes) -> bool:
+        """Whether a fact of a key was ended by a statement which is erased since, or is under a legal hold."""
         row = self.one(
-            "SELECT 1 FROM facts WHERE tenant = ? AND key_tag = ? AND end_erased LIMIT 1", tenant_id, key_tag
+            "SELECT 1 FROM facts WHERE tenant = ? AND key_tag = ? AND (end_erased OR on_hold) LIMIT 1",
+            tenant_id,
+            key_tag,
         )
         return row is not None
 
@@ -287,7 +293,8 @@ class Snapshot:
         """Numbers of the facts of a scope whose words match, of some statuses."""
         rows = self.rows(
             f"""SELECT f.seq FROM search m CROSS JOIN facts f ON f.seq = m.rowid
-                WHERE m.search MATCH ? AND f.tenant = ? AND f.agent_tag = ? AND f.status IN ({_marks(statuses)})""",
+                WHERE m.search MATCH ? AND f.tenant = ? AND f.agent_tag = ? AND f.on_hold = 0
+                AND f.status IN ({_marks(statuses)})""",
             match,
             tenant_id,
             agent_tag,
@@ -356,6 +363,10 @@ class Snapshot:
         return tuple(ErasureRow(*row) for row in rows)
 
     # For the modules of the store alone
+
+    def _kept(self, rows: Iterable[tuple[Any, ...]]) -> tuple[FactRow, ...]:
+        facts = tuple(_fact(row) for row in rows)
+        return facts if self.keeps is None else tuple(fact for fact in facts if self.keeps(fact))
 
     def one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
         """The first row of a statement, None if it has none."""

@@ -49,8 +49,9 @@ def _has_stale_beginning(txn: Txn, gone: Sequence[bytes]) -> bool:
 
     `gone` is sorted.
     """
+    # A row for each place of a word, of which the first is enough: to count them takes as long as they are many.
     txn.connection.execute(
-        "CREATE VIRTUAL TABLE IF NOT EXISTS temp.words USING fts5vocab('main', 'search', 'row')"
+        "CREATE VIRTUAL TABLE IF NOT EXISTS temp.words USING fts5vocab('main', 'search', 'instance')"
     )
     for (term,) in txn.view.rows("SELECT DISTINCT CAST(term AS BLOB) FROM search_idx"):
         noted = term.removeprefix(_MAIN_INDEX)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory import event
 from memory.rows import EventRow, TenantRow, TokenRow
-from memory.store_read import RECORDED_AT, Snapshot
+from memory.store_read import RECORDED_AT, Keeps, Snapshot
 from memory.vault import new_number, new_salt
 from tlog.errors import MalformedError, VerificationError
 
@@ -39,6 +39,14 @@ _ENDS: Final = frozenset({"retires", "retracts"})
 _STARTS: Final = frozenset({"confirms", "lifts"})
 
 
+# What a hold does to the fact that it names, and a release to the facts of the hold that it names.
+_HOLDING: Final[Mapping[str, str]] = {
+    "holds": "UPDATE facts SET on_hold = on_hold + 1 WHERE seq = ?1 AND tenant = ?2",
+    "releases": """UPDATE facts SET on_hold = on_hold - 1 WHERE tenant = ?2
+                   AND seq IN (SELECT target FROM acts WHERE seq = ?1 AND act = 'holds')""",
+}
+
+
 class NewFact(NamedTuple):
     """The row of a write, as the fold of the statements up to now has it."""
 
@@ -56,9 +64,9 @@ class NewFact(NamedTuple):
 class Txn:
     """One writing transaction. `view` reads what it has written so far."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: apsw.Connection, keeps: Keeps | None = None) -> None:
         self.connection = connection
-        self.view = Snapshot(connection)
+        self.view = Snapshot(connection, keeps)
         # Nobody else writes while this lasts, so what was counted once goes on from there.
         self._floor: int | None = None
         self._last_seq: int | None = None
@@ -67,6 +75,10 @@ class Txn:
     def stamp(self, now: int) -> int:
         """The recorded_at of this transaction: `now`, or just past the latest there is if the clock went back."""
         return max(now, self._earliest())
+
+    def continue_after(self, seq: int) -> None:
+        """The next statement gets the number after this one: those before it are lost, and theirs are not reused."""
+        self._last_seq, self._tenant_seqs = seq, {}
 
     def find_tenant(self, name_tag: bytes) -> TenantRow | None:
         """The tenant found by the keyed hash of its name, and with one look what `stamp` and `add_event` go on from."""
@@ -193,6 +205,8 @@ class Txn:
                 "INSERT INTO acts (tenant, target, seq, act) VALUES (?, ?, ?, ?)",
                 (made.tenant_id, seq, made.seq, act),
             )
+            if act in _HOLDING:
+                self.connection.execute(_HOLDING[act], (seq, made.tenant_id))
         for act, status in _STATUS_AFTER.items():
             if act != "lifts" or kind == "reaffirm":
                 for seq in [seq for name, seq in reached if name == act]:
@@ -312,7 +326,7 @@ class Txn:
         self.drop_expired_tokens(now)
         row = self.view.rows(
             """DELETE FROM tokens WHERE tenant = ? AND token_hash = ? AND purpose = ?
-               RETURNING purpose, bound, target, expires_at""",
+               RETURNING bound, target, expires_at""",
             tenant_id,
             token_hash,
             purpose,

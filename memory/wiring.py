@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memory.chain import first_position, frozen_logs, log_number, origin_of
 from memory.config import Config, Guard, format_config, parse_config, resolve_guard
-from memory.cosigning import cosign_when_asked
+from memory.cosigning import OnWitness, cosign_when_asked, tell_nobody
 from memory.home_names import log_key_file, private_log, public_log
 from memory.layout import (
     CONFIG,
@@ -26,20 +26,22 @@ from memory.layout import (
     POLICY,
     STORE,
     TRUST,
+    home_path,
     make_home,
     make_private_file,
     own_policy,
+    require_home,
     require_private,
     require_store,
     write_policy,
     write_trust,
 )
 from tlog.errors import MalformedError, RefusedError
-from tlog.keys import follow_cose_key, load_cose_key, load_log_key
+from tlog.keys import load_log_key
 from tlog.storage import DirectoryStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from auditor.residue import ScanResult
     from memory.model import Principal
@@ -53,9 +55,7 @@ if TYPE_CHECKING:
     from tlog.staging import Head
     from tlog.trust import Trust
 
-HOME_VARIABLE: Final = "MUNIMENT_HOME"
 PUBLISH_SECONDS: Final = 10.0
-KNOWN_HEADS_SECONDS: Final = 3.0
 
 
 class Home:
@@ -67,7 +67,8 @@ class Home:
         self.guard = guard
         self.clock = clock
         self.files = DirectoryStorage(path)
-        self.cosign_of: Callable[[Policy], CosignFunction] = cosign_when_asked
+        self.cosign_of: Callable[[Policy], CosignFunction] = lambda policy: cosign_when_asked(self, policy)
+        self.on_witness: OnWitness = tell_nobody
         self._opening = threading.RLock()
         self._log_made_for: tuple[str, str | None] = ("", None)
 
@@ -147,11 +148,13 @@ class Home:
         return parts
 
     def _sign_entry(self) -> Callable[[bytes], bytes]:
+        from memory.key_check import follow_issuer, require_sound_keys
         from tlog.statement import sign_statement
 
         issuer, subject = self.config.issuer, self.config.subject
-        signer = follow_cose_key(self.path / KEYS / COSE_KEYS["issuer"])
-        signer()  # a key that is missing or open to others is an error now
+        # A key that is missing, damaged or open to others is an error now, not when it has to sign an erasure.
+        require_sound_keys(self.path, self.config)
+        signer = follow_issuer(self.path, lambda: self.config)
         return lambda commitment: sign_statement(signer(), issuer, subject, commitment)
 
     # The log
@@ -176,7 +179,7 @@ class Home:
             cosign=self.cosign_of(policy) if policy.witnesses else None,
             policy=policy,
             clock=lambda: self.clock() // 1_000_000,
-            known_heads=lambda: _witnessed_heads(policy, origin),
+            known_heads=(lambda: _witnessed_heads(policy, origin)) if policy.witnesses else None,
             mirror=self.mirror(),
         )
         log = Log(self.public_storage(), DirectoryStorage(self.path / private_log(number)), settings)
@@ -191,6 +194,10 @@ class Home:
             return self.log()
         settings = LogSettings(origin_of(self.config, number), ())
         return Log(self.public_storage(number), DirectoryStorage(self.path / private_log(number)), settings)
+
+    def frozen_logs(self) -> Iterator[Log]:
+        """The logs that the newest took the place of, the oldest first."""
+        return (self.log_at(number) for number in range(1, log_number(self.config)))
 
     @property
     def first_position(self) -> int:
@@ -242,7 +249,9 @@ class Home:
         return (self.path / KEYS / COSE_KEYS["issuer"]).exists()
 
     def _cose_signer(self, use: str) -> CoseSigner:
-        return load_cose_key(self.path / KEYS / COSE_KEYS[use])
+        from memory.key_check import load_listed
+
+        return load_listed(self.path, self.config, use)
 
     @property
     def origin(self) -> str:
@@ -340,6 +349,16 @@ def init_home(
     return open_home(folder)
 
 
+def open_existing_home(path: str | os.PathLike[str] | None = None, *, guard: str | None = None) -> Home:
+    """The home in `path`, found as `open_home` finds it; MalformedError with code `no_home` if there is none.
+
+    For what reads: a name that is misspelt is not answered with "nothing found" in a home made for it.
+    """
+    folder = home_path(path)
+    require_home(folder)
+    return open_home(folder, guard=guard)
+
+
 def open_home(
     path: str | os.PathLike[str] | None = None,
     *,
@@ -352,7 +371,7 @@ def open_home(
     """
     folder = home_path(path)
     if not (folder / CONFIG).is_file():
-        make_home(folder, None, None, resolve_guard(None, None))
+        make_home(folder, None, None, resolve_guard(None, None), clock() // 1_000_000)
     require_private(folder)
     config = _read_config(folder)
     return Home(folder, config, resolve_guard(guard, config.guard), clock)
@@ -371,24 +390,8 @@ def _stamp(folder: Path) -> tuple[int, int]:
     return status.st_ino, status.st_ctime_ns
 
 
-def home_path(path: str | os.PathLike[str] | None) -> Path:
-    """The folder meant: the argument before the environment before the platform's user data folder."""
-    if path is not None and not os.fspath(path):
-        raise MalformedError("expected the home to be the name of a folder")
-    given = path if path is not None else os.environ.get(HOME_VARIABLE)
-    if given:
-        return Path(given).expanduser().absolute()
-    from platformdirs import user_data_path
+def _witnessed_heads(policy: Policy, origin: str) -> Iterable[Head]:
+    """The heads of the log that its witnesses hold: one that we do not extend would make our next a fork."""
+    from memory.last_heads import witnessed_heads
 
-    return user_data_path("muniment", appauthor=False)
-
-
-def _witnessed_heads(policy: Policy, origin: str) -> list[Head]:
-    """The heads of the log that its witnesses serve: one that we do not extend would make our next a fork."""
-    if not policy.witnesses:
-        return []
-    from tlog.staging import Head
-    from witness.client import fetch_heads
-
-    heads = (one.opened.checkpoint for one in fetch_heads(policy, origin, KNOWN_HEADS_SECONDS))
-    return [Head(head.size, head.root) for head in heads]
+    return witnessed_heads(policy, origin)

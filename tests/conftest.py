@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-# No deadlines: a shared machine is slow at times, and time is measured in benchmarks/ alone.
-settings.register_profile("project", deadline=None)
-settings.load_profile("project")
+# No deadlines: a shared machine is slow at times, and time is measured in benchmarks/ alone. The suite draws the same
+# examples each time, so that a run can be repeated; `make soak` explores with others, and more of them.
+settings.register_profile("project", deadline=None, derandomize=True, database=None)
+settings.register_profile("explore", deadline=None, max_examples=1000, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "project")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ALLOWED_SKIPS = Path(__file__).resolve().parent / "allowed_skips.txt"

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+SAMPLE = 100
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
 WRITER = """
 import sys
@@ -110,21 +111,21 @@ def final_checks(home: Path, writers: list[Writer], erased: set[str]) -> list[tu
     """Each claim of the soak, whether it holds, and what was seen."""
     publish = command(home, "log", "publish")
     audit = command(home, "audit")
-    missing = []
-    for writer in writers:
-        for number, one in writer.acknowledged.items():
-            if one in erased:
-                continue
-            answer = command(home, "provenance", one) if number % 37 == 0 else None
-            if answer is not None and answer["exit"] != 0:
-                missing.append(one)
+    there = [one for writer in writers for one in writer.acknowledged.values() if one not in erased]
+    # A sample: each costs a process, and the audit compares them all.
+    asked = there[:: max(1, len(there) // SAMPLE)]
+    missing = [one for one in asked if command(home, "provenance", one)["exit"] != 0]
     fsck = command(home, "log", "fsck")
     answered = sum(len(writer.acknowledged) for writer in writers)
     return [
         ("the log is published", publish["exit"] == 0, f"{publish.get('size')} entries"),
         ("the audit is clean", audit.get("verdict") == "clean", str(audit.get("findings", audit))[:500]),
         ("the log re-derives its root", fsck["exit"] == 0, f"exit {fsck['exit']}"),
-        ("acknowledged facts are there", not missing, f"{answered} acknowledged, {len(missing)} missing"),
+        (
+            "acknowledged facts are there",
+            not missing,
+            f"{answered} acknowledged, {len(missing)} of {len(asked)} missing",
+        ),
     ]
 
 

@@ -1,11 +1,15 @@
 """A witness under long attack: two processes and two forks, kill -9, made-up requests, and memory.
 
-    python tests/soak_witness.py [--rounds 1000] [--minutes 5] [--requests 100000] [--seed N]
+    python tests/soak_witness.py [--minutes 12] [--seed N]
 
-Three parts. Each round two forks of the last head are sent to two processes on one state at once, while one of
+Four parts. Each round two forks of the last head are sent to two processes on one state at once, while one of
 them is now and then killed and started again: never two inconsistent cosignatures, and no answer forgotten. Then
-requests are made up against a slow reference that shares no code with the witness. Then many requests go through
-one process, whose memory has to stay flat. Closes with a table and the line `soak: N passed, M failed`.
+sequences of requests are made up against a slow reference that shares no code with the witness, and single inputs
+for its parser and judgement: guided by coverage where atheris is installed (`pip install atheris`), by hypothesis
+where not; the table says which. Then many requests go through one process, whose memory has to stay flat.
+
+In twelve minutes that is 1,000 rounds, 2 minutes of sequences, 5 of inputs and 100,000 requests; a shorter time has
+less of each, a longer one more inputs. Closes with a table and the line `soak: N passed, M failed`.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import itertools
+import json
 import random
 import signal
 import socket
@@ -40,6 +45,8 @@ from witness.store import open_store  # noqa: E402
 from witness.wire import parse_cosignatures  # noqa: E402
 
 Row = tuple[str, bool, str]
+FULL_MINUTES = 12.0
+STATUSES = {"200", "400", "403", "404", "409", "422"}
 
 
 def module(name: str) -> Any:
@@ -211,6 +218,28 @@ def made_up(folder: Path, minutes: float, chance: random.Random) -> list[Row]:
     ]
 
 
+def fuzzed(folder: Path, seconds: float) -> list[Row]:
+    """Inputs for the parser and the judgement, in a process of its own, which the engine ends."""
+    counts = folder / "counts.json"
+    script = REPOSITORY / "tests" / "witness" / "witness_fuzz.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--seconds", f"{seconds:.0f}", "--counts", str(counts)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = {"engine": "no engine", "inputs": 0, "statuses": {}}
+    if counts.exists():
+        found = json.loads(counts.read_text())
+    seen = f"{found['engine']}, {seconds:.0f} s, {found['inputs']:,} inputs: {found['statuses']}"
+    held = done.returncode == 0
+    return [
+        ("no input breaks parser or judgement", held, seen if held else done.stderr[-3000:]),
+        ("inputs came to every status", set(found["statuses"]) == STATUSES, seen),
+    ]
+
+
 def flat_memory(folder: Path, requests: int) -> list[Row]:
     """What one process has resident after a tenth of the requests, and after all."""
     with witness_rates.ours(folder) as server:
@@ -228,20 +257,21 @@ def flat_memory(folder: Path, requests: int) -> list[Row]:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=1000)
-    parser.add_argument("--minutes", type=float, default=5.0)
-    parser.add_argument("--requests", type=int, default=100_000)
+    parser.add_argument("--minutes", type=float, default=FULL_MINUTES)
     parser.add_argument("--seed", type=int, default=None)
     args = parser.parse_args()
     seed = args.seed if args.seed is not None else random.SystemRandom().randrange(1 << 32)
-    print(f"witness soak, seed {seed}", flush=True)
+    share = min(1.0, args.minutes / FULL_MINUTES)
+    fuzz_seconds = max(2.0, 300 * share + max(0.0, args.minutes - FULL_MINUTES) * 60)
+    print(f"witness soak for about {args.minutes:g} minutes, seed {seed}", flush=True)
     chance = random.Random(seed)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="soak-witness-") as place:
         parts: list[tuple[str, Callable[[Path], list[Row]]]] = [
-            ("forks", lambda folder: two_forks(folder, args.rounds, chance)),
-            ("made-up", lambda folder: made_up(folder, args.minutes, chance)),
-            ("memory", lambda folder: flat_memory(folder, args.requests)),
+            ("forks", lambda folder: two_forks(folder, max(30, int(1000 * share)), chance)),
+            ("made-up", lambda folder: made_up(folder, 2 * share, chance)),
+            ("inputs", lambda folder: fuzzed(folder, fuzz_seconds)),
+            ("memory", lambda folder: flat_memory(folder, max(10_000, int(100_000 * share)))),
         ]
         for name, part in parts:
             folder = Path(place) / name

@@ -41,7 +41,7 @@ from tlog.errors import MalformedError, VerificationError
 
 TYP: Final = "application/vnd.muniment.keys+cose"
 SCHEMA: Final = 1
-USES: Final = ("issuer", "receipt", "manifest", "report")
+USES: Final = ("issuer", "receipt", "manifest", "report", "registration")
 MAX_KEYS: Final = 256
 MAX_KEY_LIST_BYTES: Final = 1 << 20
 MAX_NAME_CHARACTERS: Final = 8192

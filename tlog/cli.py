@@ -5,20 +5,20 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from tlog.cli_keys import COMMANDS, LogOperator, add_key_commands, run_key_command
-from tlog.cli_output import answer, read_file, write_json
+from tlog.cli_output import answer, read_file, read_regular_file, write_json
 from tlog.cli_serve import ServedHome, add_serve_command, run_serve
-from tlog.errors import MalformedError, UnavailableError
+from tlog.errors import MalformedError, UnavailableError, VerificationError
 
 if TYPE_CHECKING:
     from tlog.claims import DescribeManifest, OpenContent
     from tlog.log import Log
     from tlog.policy import Policy
     from tlog.trust import Trust
-    from tlog.verify import Verdict
+    from tlog.verify import Evidence, Verdict
 
 PUBLISH_SECONDS: Final = 10.0
 
@@ -29,6 +29,9 @@ class LogHome(Protocol):
     def log_vkey(self) -> str: ...
 
     def log(self) -> Log: ...
+
+    def frozen_logs(self) -> Iterable[Log]:
+        """The logs that this one took the place of, the oldest first, each to be closed."""
 
     def publish(self, deadline_seconds: float) -> Mapping[str, Any]:
         """Size, root and state, once all that is signed is in the log and its checkpoint public."""
@@ -83,6 +86,7 @@ def _publish(args: argparse.Namespace, home: LogHome) -> int:
     if not 0 < args.deadline < 3600:
         raise MalformedError("expected a deadline of more than 0 and less than 3600 seconds")
     published = dict(home.publish(args.deadline))
+    _say_limit(home.policy())
     text = f"{published['state']}: {published['size']} entries, root {published['root']}\n"
     return answer(args, published, text)
 
@@ -122,22 +126,56 @@ def _trust(args: argparse.Namespace, home: LogHome) -> int:
 
 
 def _fsck(args: argparse.Namespace, home: LogHome) -> int:
+    _say_limit(home.policy())
+    frozen = []
+    for old in home.frozen_logs():
+        frozen.append({"origin": old.settings.origin, **_check_log(old, home.policy())})
+        old.close()
+    found = _check_log(home.log(), home.policy())
+    lines = [f"whole: {found['size']} entries, {found['files']} files"]
+    lines += [
+        f"whole: {one['size']} entries, {one['files']} files ({one['origin']}, ended)" for one in frozen
+    ]
+    doubled = sum(one["doubled"] for one in (found, *frozen))
+    if doubled:
+        lines.append(f"{doubled} entries stand in the log twice")
+    text = "".join(f"{line}\n" for line in lines)
+    answer(args, {**found, "frozen": frozen}, text)
+    return 1 if doubled else 0
+
+
+def _check_log(log: Log, policy: Policy) -> dict[str, Any]:
+    """What fsck found of one log; an error names the log's file that is at fault."""
     from tlog.ascii import encode_base64
     from tlog.fsck import fsck
     from tlog.policy import verify_checkpoint
 
-    log = home.log()
-    checked = fsck(log.public, log.private)
-    checkpoint = log.checkpoint()
-    if checkpoint is not None:
-        verify_checkpoint(home.policy(), checkpoint, log.settings.origin)
-    found = {
+    try:
+        checked = fsck(log.public, log.private)
+        checkpoint = log.checkpoint()
+        if checkpoint is not None:
+            verify_checkpoint(policy, checkpoint, log.settings.origin)
+    except VerificationError as error:
+        path = error.fields.get("path")
+        where = "" if path is None or str(path) in error.message else f": {path}"
+        fields = {name: value for name, value in error.fields.items() if isinstance(value, str | int)}
+        fields |= {"origin": log.settings.origin}
+        raise VerificationError(f"{error.message}{where}", code=error.code, **fields) from None
+    return {
         "size": checked.size,
         "root": encode_base64(checked.root),
         "published_size": checked.published_size,
         "files": checked.files,
+        "doubled": checked.doubled,
     }
-    return answer(args, found, f"whole: {checked.size} entries, {checked.files} files\n")
+
+
+def _say_limit(policy: Policy) -> None:
+    """Says what a log cannot promise without witnesses, wherever it is looked at."""
+    if not policy.witnesses or policy.quorum is None:
+        sys.stderr.write(
+            "muniment: no witness has to cosign this log: who has its key can show other readers another one\n"
+        )
 
 
 def _status(args: argparse.Namespace, home: LogHome) -> int:
@@ -145,6 +183,7 @@ def _status(args: argparse.Namespace, home: LogHome) -> int:
     from tlog.note import parse_note
 
     log, policy = home.log(), home.policy()
+    _say_limit(policy)
     head, data = log.head(), log.checkpoint()
     published = None if data is None else parse_checkpoint(parse_note(data).text)
     size = published.size if published else 0
@@ -156,7 +195,8 @@ def _status(args: argparse.Namespace, home: LogHome) -> int:
         "quorum": policy.quorum,
         "witnesses": [witness.name for witness in policy.witnesses],
     }
-    return answer(args, found, f"{found['origin']}: {head.size} entries, of which {size} are published\n")
+    text = f"{found['origin']}: {head.size} entries, of which {size} are published\n"
+    return answer(args, found, text)
 
 
 def _serve(args: argparse.Namespace, home: LogHome) -> int:
@@ -192,12 +232,12 @@ def run_verify(
 ) -> int:
     """Verifies files and gives the exit code: 0 all hold, 1 one does not, 2 one is not what can be verified."""
     from tlog.claims import Caller
-    from tlog.verify import MAX_FILE_BYTES, recognize, verify_files
+    from tlog.verify import verify_files
 
     opening = None if args.opening is None else read_file(args.opening, 1 << 23)
     caller = Caller(_given_trust(args), int(time.time()), opening, open_content, describe_manifest)
-    files = [recognize(name, read_file(name, MAX_FILE_BYTES)) for name in args.files]
-    verdicts = verify_files(files, caller, args.opening or "")
+    files, unread = _read_evidence(args.files)
+    verdicts = (*verify_files(files, caller, args.opening or ""), *unread)
     holds = all(verdict.holds for verdict in verdicts)
     if args.json:
         write_json({"files": [_document(verdict) for verdict in verdicts], "holds": holds})
@@ -206,6 +246,24 @@ def run_verify(
     if holds:
         return 0
     return 1 if any(not one.holds and one.kind != "unknown" for one in verdicts) else 2
+
+
+def _read_evidence(names: Sequence[str]) -> tuple[list[Evidence], tuple[Verdict, ...]]:
+    """The files that can be read, and the verdicts on those that cannot: one of them keeps no other from its own."""
+    from tlog.claims import Claim
+    from tlog.verify import MAX_FILE_BYTES, Verdict, recognize
+
+    files: list[Evidence] = []
+    unread: list[Verdict] = []
+    for name in names:
+        try:
+            files.append(recognize(name, read_regular_file(name, MAX_FILE_BYTES)))
+        except MalformedError as error:
+            if len(names) == 1:
+                raise
+            claim = Claim("unreadable", error.message.capitalize() + ".")
+            unread.append(Verdict(name, "unknown", False, (), (), (claim,)))
+    return files, tuple(unread)
 
 
 def _given_trust(args: argparse.Namespace) -> Trust | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tlog.certificates import KeyList
     from tlog.cose_keys import CoseKey, CoseSigner
 
-COMMANDS: Final = ("rotate", "root", "mirror", "succeed", "keys")
+COMMANDS: Final = ("rotate", "root", "mirror", "restore", "succeed", "keys")
 ROTATED_USES: Final = ("issuer", "receipt", "manifest")
 # Those of `log root` that need no home: they run where the root is.
 OFFLINE: Final = ("init", "show", "sign")
@@ -45,6 +45,8 @@ class LogOperator(Protocol):
 
     def describe_mirror(self) -> Mapping[str, Any]: ...
 
+    def restore_log(self, place: str | None) -> Mapping[str, Any]: ...
+
     def prepare_succession(self, origin: str | None) -> Mapping[str, Any]: ...
 
     def succeed(self, origin: str | None, deadline_seconds: float) -> Mapping[str, Any]: ...
@@ -59,6 +61,12 @@ def add_key_commands(commands: Any) -> None:
     _add_deadline(rotate)
     mirror = commands.add_parser("mirror", help="a second place that gets everything public first")
     mirror.add_argument("--to", metavar="DIR", help="the mirror from now on; brought up to date at once")
+    restore = commands.add_parser(
+        "restore", help="bring the log up to a newer copy of it, such as its mirror"
+    )
+    restore.add_argument(
+        "--from", dest="place", metavar="DIR|URL", help="the copy (else the mirror of this home)"
+    )
     succeed = commands.add_parser("succeed", help="end this log, and begin one with another key in its place")
     succeed.add_argument("--origin", metavar="NAME", help="what the new log is called (else a random name)")
     succeed.add_argument(
@@ -122,6 +130,7 @@ def run_key_command(args: argparse.Namespace, operator: LogOperator | None) -> i
         "keys": _keys,
         "rotate": _rotate,
         "mirror": _mirror,
+        "restore": _restore,
         "succeed": _succeed,
         "root request": _root_request,
         "root install": _root_install,
@@ -258,8 +267,21 @@ def _installed(args: argparse.Namespace, found: Mapping[str, Any]) -> int:
 
 def _mirror(args: argparse.Namespace, operator: LogOperator) -> int:
     found = operator.describe_mirror() if args.to is None else operator.set_mirror(args.to)
-    text = "no mirror\n" if found["mirror"] is None else f"{found['mirror']}: {found['size']} entries\n"
+    held = f"{found['mirror']}: its checkpoint is of {found['size']} entries\n"
+    text = "no mirror\n" if found["mirror"] is None else held
     return answer(args, found, text)
+
+
+def _restore(args: argparse.Namespace, operator: LogOperator) -> int:
+    found = operator.restore_log(args.place)
+    lines = [
+        f"{found['size']} entries; what is signed and not in the log goes there with the next publication"
+    ]
+    if found["appended"]:
+        lines.append(f"{found['appended']} entries that only this copy had now stand at the end")
+    if found["missing"]:
+        lines.append(f"{found['missing']} statements of the log are not in this store: an audit will say so")
+    return answer(args, found, "".join(f"{line}\n" for line in lines))
 
 
 def _succeed(args: argparse.Namespace, operator: LogOperator) -> int:

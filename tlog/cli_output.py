@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +21,23 @@ def read_file(name: str, max_bytes: int) -> bytes:
             data = file.read(max_bytes + 1)
     except OSError as error:
         raise MalformedError(f"a file cannot be read: {error.strerror}", code="bad_input") from None
+    if len(data) > max_bytes:
+        raise MalformedError(f"expected a file of at most {max_bytes} bytes")
+    return data
+
+
+def read_regular_file(name: str, max_bytes: int) -> bytes:
+    """The bytes of a file that the caller named and that is none that could keep its reader waiting."""
+    try:
+        # Without waiting for a writer, should it be a pipe.
+        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            data = file.read(max_bytes + 1) if regular else b""
+    except OSError as error:
+        raise MalformedError(f"a file cannot be read: {error.strerror}", code="bad_input") from None
+    if not regular:
+        raise MalformedError("a file cannot be read: it is no regular file", code="bad_input")
     if len(data) > max_bytes:
         raise MalformedError(f"expected a file of at most {max_bytes} bytes")
     return data

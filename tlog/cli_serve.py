@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from tlog.errors import MalformedError, RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from tlog.cose_keys import CoseKey, CoseSigner
     from tlog.log import Log
@@ -43,10 +43,14 @@ class ServedHome(Protocol):
     @property
     def path(self) -> Path: ...
 
+    on_witness: Callable[[str, str, float | None], None]
+
     @property
     def config(self) -> HomeConfig: ...
 
     def trust(self) -> Trust: ...
+
+    def write_trust(self) -> None: ...
 
     def log(self) -> Log: ...
 
@@ -97,10 +101,12 @@ def run_serve(args: argparse.Namespace, home: ServedHome) -> int:
     log, retired = home.log(), _receipt_keys(home.trust())
     keys = ReceiptKeys(log.public, home.receipt_signer, retired, home.create_public_file)
     service = LogService(log, keys, metrics, host)
+    home.on_witness = service.metrics.on_witness
     if rules is not None:
         from tlog.keys import make_cose_key
 
         service.registrar.set_policy(rules, make_cose_key(home.path / KEYS / REGISTRATION_KEY))
+        home.write_trust()  # it names the key that policies are signed with
     beside = () if metrics_address is None else (web.make_metrics_server(metrics, *metrics_address),)
     found = {"vkey": home.log_vkey()}
     if beside:

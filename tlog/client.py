@@ -7,6 +7,7 @@ hash, entry and proof returned is of the tree that it names.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 import zlib
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     import httpx
 
 TIMEOUT_SECONDS: Final = 30.0
+MAX_DOCUMENT_BYTES: Final = 80 << 20
+_DOCUMENT: Final = re.compile(r"keys\.cose|erasures/[1-9][0-9]{0,17}\.cose")
 _CHECKPOINT: Final = "checkpoint"
 
 
@@ -196,7 +199,8 @@ class UrlReader:
         encoding = response.headers.get("Content-Encoding", "identity")
         if encoding not in ("identity", "gzip"):
             raise _unreachable("answered with an encoding that was not asked for", path)
-        unpack = zlib.decompressobj(wbits=31).decompress if encoding == "gzip" else _cut
+        gzip = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
+        unpack = gzip.decompress if gzip is not None else _cut
         deadline = time.monotonic() + self._timeout_seconds
         data = b""
         for part in response.iter_raw():
@@ -208,6 +212,9 @@ class UrlReader:
                 break
             if time.monotonic() > deadline:
                 raise _unreachable("answers too slowly", path)
+        if gzip is not None and len(data) <= limit and (not gzip.eof or gzip.unused_data):
+            # A second member, or anything else behind the first, is part of no file that a log serves.
+            raise _unreachable("answered with damaged gzip", path)
         return data
 
 
@@ -222,6 +229,8 @@ def _unreachable(message: str, path: str) -> UnavailableError:
 def _limit(path: str) -> int:
     if path == _CHECKPOINT:
         return MAX_NOTE_BYTES
+    if _DOCUMENT.fullmatch(path):
+        return MAX_DOCUMENT_BYTES
     tile = parse_path(path)
     return MAX_BUNDLE_BYTES if tile.level is None else WIDTH * HASH_BYTES
 

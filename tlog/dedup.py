@@ -8,6 +8,9 @@ as it has entries. They are therefore written down in the order of entries, the 
 and only when there are many of those do they go to the tree, all at once and in its order. Its keys are the first
 eight bytes; the whole identity is compared before an entry counts as found. A filter knows what cannot be in the
 tree, so that most new identities are not even looked for.
+
+What is missing from a damaged index would be appended a second time, and no entry can tell that it is missing. So
+the index says what it has to be: whoever opens it checks all three against sums that grew with them.
 """
 
 from __future__ import annotations
@@ -18,10 +21,23 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tlog.ascii import HASH_BYTES
+from tlog.dedup_check import (
+    FILTER_BYTES,
+    NO_SUMS,
+    NOTHING,
+    DamagedError,
+    chained,
+    parse_meta,
+    read_meta,
+    read_sums,
+    require_rows,
+    require_sound,
+)
 from tlog.errors import MalformedError, UnavailableError
 from tlog.staging import EMPTY_HEAD, Head
 from tlog.storage import DirectoryStorage, Storage
@@ -32,14 +48,15 @@ if TYPE_CHECKING:
 FILE: Final = "identities.sqlite"
 RECENT: Final = 65_536
 _TOGETHER: Final = 120  # identities in a row, which with them fits one page
-_FILTER_BYTES: Final = 1 << 21  # a bit for each beginning of 24 bits
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS known (first INTEGER PRIMARY KEY, identities BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS settled
     (key INTEGER, entry_index INTEGER, PRIMARY KEY (key, entry_index)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS filter (one INTEGER PRIMARY KEY CHECK (one = 1), bits BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS filter
+    (one INTEGER PRIMARY KEY CHECK (one = 1), bits BLOB NOT NULL, digest BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS indexed
-    (one INTEGER PRIMARY KEY CHECK (one = 1), size INTEGER, root BLOB, settled INTEGER, cleared INTEGER);
+    (one INTEGER PRIMARY KEY CHECK (one = 1), size INTEGER, root BLOB, settled INTEGER, cleared INTEGER,
+     known BLOB, sums TEXT);
 """
 # The keys of a batch come as one JSON array, so that one statement handles it.
 _FIND: Final = """
@@ -52,13 +69,14 @@ _SETTLE: Final = "INSERT INTO settled SELECT value, ?2 + key FROM json_each(?1) 
 _KNOWN: Final = "SELECT identities FROM known WHERE first >= ? ORDER BY first"
 # A write to begin with: a transaction that reads first may find that it is too late to write.
 _BEGIN: Final = """
-INSERT INTO indexed VALUES (1, 0, ?, 0, 0) ON CONFLICT DO UPDATE SET one = 1 RETURNING size, settled
+INSERT INTO indexed VALUES (1, 0, ?1, 0, 0, ?2, ?3) ON CONFLICT DO UPDATE SET one = 1
+RETURNING size, root, settled, cleared, known, sums
 """
 _CLEAR: Final = """
 DELETE FROM known;
 DELETE FROM settled;
 DELETE FROM filter;
-UPDATE indexed SET size = 0, root = ?, settled = 0, cleared = cleared + 1;
+UPDATE indexed SET size = 0, root = ?1, settled = 0, cleared = cleared + 1, known = x'', sums = '[0,0,0,0]';
 """
 
 
@@ -132,17 +150,27 @@ class FileIndex:
         self._path = path
         self._connection: apsw.Connection | None = None
         self._recent = _Recent()
+        self._sound = False
 
     def head(self) -> Head:
-        """The head up to which the index is complete; a damaged file is thrown away first."""
+        """The head up to which the index is complete; a damaged file is thrown away first.
+
+        The first call after opening reads the whole index.
+        """
         import apsw
 
         try:
-            rows = list(self._database().execute("SELECT size, root, cleared FROM indexed"))
-        except (apsw.CorruptError, apsw.NotADBError, apsw.SQLError):
+            with self._database() as database:
+                meta = read_meta(database)
+                if not self._sound:
+                    require_sound(database, meta)
+                    self._sound = True
+        except (apsw.CorruptError, apsw.NotADBError, apsw.SQLError, DamagedError, UnicodeDecodeError):
             self._throw_away()
             return EMPTY_HEAD
-        return Head(*rows[0][:2]) if rows else EMPTY_HEAD
+        except apsw.Error as error:
+            raise _unusable(error) from error
+        return meta.head
 
     def find(self, identities: Sequence[bytes]) -> dict[bytes, int]:
         """The entry index of each identity that is known."""
@@ -162,13 +190,14 @@ class FileIndex:
 
     def _read_recent(self, database: apsw.Connection) -> _Recent:
         """The identities that are not in the tree, once those that anybody added meanwhile are among them."""
-        rows = list(database.execute("SELECT size, settled, cleared FROM indexed"))
-        size, settled, cleared = rows[0] if rows else (0, 0, 0)
+        meta = read_meta(database)
+        size, settled, cleared = meta.size, meta.settled, meta.cleared
         recent = self._recent
         if (recent.settled, recent.cleared) != (settled, cleared) or recent.size > size:
             recent = self._recent = _Recent(settled, settled, cleared, _filter(database))
         if recent.size < size:
             for (identities,) in database.execute(_KNOWN, (recent.size,)):
+                require_rows(identities)
                 for at in range(0, len(identities), HASH_BYTES):
                     recent.entries.setdefault(identities[at : at + HASH_BYTES], recent.size)
                     recent.size += 1
@@ -178,18 +207,23 @@ class FileIndex:
         """Returns once the next entries are indexed, up to `head`."""
         joined, first = _joined(identities), head.size - len(identities)
         with self._transaction() as database:
-            ((size, settled),) = list(database.execute(_BEGIN, (EMPTY_HEAD.root,)))
+            begin = (EMPTY_HEAD.root, NOTHING, NO_SUMS)
+            meta = parse_meta(list(database.execute(_BEGIN, begin)))
+            size, settled, sums = meta.size, meta.settled, meta.sums
             if first > size:
                 raise UnavailableError("log: the identity index was emptied meanwhile", code="busy")
             if head.size <= size:
                 return  # by another process, which brought it up to date at the same time
-            rows = _rows(size, joined[(size - first) * HASH_BYTES :])
+            rows = list(_rows(size, joined[(size - first) * HASH_BYTES :]))
+            known = meta.known
+            for _, some in rows:
+                known = chained(known, some)
             database.executemany("INSERT INTO known VALUES (?, ?)", rows)
             if head.size - settled >= RECENT:
                 _settle(database, settled)
-                settled = head.size
-            row = (head.size, head.root, settled)
-            database.execute("UPDATE indexed SET size = ?, root = ?, settled = ?", row)
+                settled, sums = head.size, read_sums(database)
+            row = (head.size, head.root, settled, known, sums)
+            database.execute("UPDATE indexed SET size = ?, root = ?, settled = ?, known = ?, sums = ?", row)
 
     def clear(self) -> None:
         """Returns once the index is empty."""
@@ -202,18 +236,33 @@ class FileIndex:
             self._connection.close()
             self._connection = None
         self._recent = _Recent()
+        self._sound = False
 
     def _throw_away(self) -> None:
         self.close()
-        for suffix in ("", "-wal", "-shm"):
-            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+        try:
+            for suffix in ("", "-wal", "-shm"):
+                self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+        except OSError as error:
+            raise UnavailableError(
+                f"log: the identity index is damaged and cannot be removed: {error.strerror}",
+                code="storage_failed",
+                errno=error.errno,
+            ) from error
 
     def _database(self) -> apsw.Connection:
         import apsw
 
         if self._connection is None:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _make_private(self._path)
+            try:
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _make_private(self._path)
+            except OSError as error:
+                raise UnavailableError(
+                    f"log: the identity index cannot be opened: {error.strerror}",
+                    code="storage_failed",
+                    errno=error.errno,
+                ) from error
             connection = apsw.Connection(str(self._path))
             try:
                 connection.set_busy_timeout(30_000)
@@ -234,12 +283,21 @@ class FileIndex:
         try:
             with self._database() as database:
                 yield database
-        except apsw.Error as error:
-            if isinstance(error, apsw.CorruptError | apsw.NotADBError):
-                self._throw_away()
+        except (apsw.CorruptError, apsw.NotADBError, DamagedError, UnicodeDecodeError) as error:
+            self._throw_away()
             raise UnavailableError(
-                f"log: the identity index cannot be used ({type(error).__name__})", code="storage_failed"
+                "log: the identity index is damaged; it is made again at the next try", code="busy"
             ) from error
+        except apsw.Error as error:
+            raise _unusable(error) from error
+
+
+def _unusable(error: apsw.Error) -> UnavailableError:
+    return UnavailableError(
+        f"log: the identity index cannot be used ({type(error).__name__})",
+        code="storage_failed",
+        errno=getattr(error, "extendedresult", 0),  # not a flush that must never be tried again
+    )
 
 
 def _make_private(path: Path) -> None:
@@ -255,10 +313,11 @@ def _settle(database: apsw.Connection, settled: int) -> None:
     """Puts the identities of all entries from `settled` on in the tree, and in its filter."""
     known = b"".join(row for (row,) in database.execute(_KNOWN, (settled,)))
     database.execute(_SETTLE, (_keys(known), settled))
-    bits = bytearray(_filter(database) or bytes(_FILTER_BYTES))
+    bits = bytearray(_filter(database) or bytes(FILTER_BYTES))
     for (beginning,) in struct.iter_unpack(">I28x", known):
         bits[beginning >> 11] |= 1 << (beginning >> 8 & 7)
-    database.execute("INSERT OR REPLACE INTO filter VALUES (1, ?)", (bytes(bits),))
+    row = (bytes(bits), sha256(bits).digest())
+    database.execute("INSERT OR REPLACE INTO filter VALUES (1, ?, ?)", row)
 
 
 def _filter(database: apsw.Connection) -> bytes:

@@ -52,12 +52,17 @@ class Intake:
         registrar: Registrar,
         published_size: Callable[[], int],
         max_unpublished: int = MAX_UNPUBLISHED,
+        on_death: Callable[[], None] = lambda: None,
     ) -> None:
-        """`published_size` is asked after each batch: the log takes no more than it gets to publish."""
+        """`published_size` is asked after each batch: the log takes no more than it gets to publish.
+
+        `on_death` is called if the thread ends of a fault and not because it was stopped.
+        """
         self._log = log
         self._registrar = registrar
         self._published_size = published_size
         self._max_unpublished = max_unpublished
+        self._on_death = on_death
         self._queue: queue.Queue[_Waiting | None] = queue.Queue(MAX_WAITING)
         self._thread = threading.Thread(target=self._run, name="muniment-intake", daemon=True)
         self._in_force: InForce | None = None
@@ -114,16 +119,18 @@ class Intake:
 
     def _run(self) -> None:
         batch: list[_Waiting] = []
+        last = False
         try:
-            while True:
+            while not last:
                 batch, last = self._gather()
                 self._take(batch)
                 batch = []
-                if last:
-                    return
         finally:
+            died = not last or bool(batch)
             # Also if this thread dies of a bug of ours: nobody waits for what will never come.
             self._running = False
+            if died:
+                self._on_death()
             while not self._queue.empty():
                 one = self._queue.get_nowait()
                 batch += [one] if one is not None else []

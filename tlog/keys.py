@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InternalError, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, mldsa
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -259,7 +259,8 @@ def _cose_signer(data: bytes, algorithm: int | None, passphrase: bytes | None = 
     kind = "a PKCS #8 key in PEM, unencrypted or with its passphrase"
     try:
         key = load_pem_private_key(data, password=passphrase)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except (ValueError, TypeError, UnsupportedAlgorithm, InternalError):
+        # A changed byte may name a kind of key that OpenSSL knows and then cannot set up.
         raise MalformedError(f"key file: expected {kind}", code="key_file") from None
     return make_signer(key, algorithm)
 

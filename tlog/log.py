@@ -24,15 +24,14 @@ from tlog import policy as policies
 from tlog.checkpoint import Checkpoint, format_checkpoint
 from tlog.cosignature import verify_cosignature
 from tlog.errors import MalformedError, RefusedError, UnavailableError, VerificationError
+from tlog.known_heads import CHECKPOINT, SIGNED, KnownHeads
 from tlog.log_settings import CosignFunction, LogSettings, Published
-from tlog.mirror import Mirrored
 from tlog.note import (
     Note,
     NoteSigner,
     SignatureLine,
     add_signatures,
     format_note,
-    parse_note,
     sign_note,
 )
 from tlog.staging import Head, State
@@ -41,9 +40,9 @@ from tlog.tile import MAX_ENTRY_BYTES, WIDTH, tiles_for_growth
 
 __all__ = ["MAX_BATCH", "CosignFunction", "Head", "Log", "LogSettings", "Published", "open_log"]
 
-CHECKPOINT: Final = "checkpoint"
-SIGNED: Final = "signed"
 FROZEN: Final = "frozen"
+PRUNED: Final = "pruned"
+PRUNE_ENTRIES: Final = 1 << 18
 MAX_BATCH: Final = 4096
 # How much may wait between head and tiles before an append writes tiles itself.
 STAGED_ENTRIES: Final = 4096
@@ -76,17 +75,20 @@ class Log:
         self.private = private
         self.settings = settings
         self._index = dedup.open_index(private)
+        self._known = KnownHeads(public, private, settings)
         self._state: State | None = None
-        self._asked_known_heads = False
 
     def close(self) -> None:
         """Lets go of files; the log stays usable and opens them again."""
         self._index.close()
 
     def recover(self) -> None:
-        """Returns once all that is committed stands in the tiles and what never was is gone."""
+        """Returns once what was committed stands in the tiles and what never was is gone.
+
+        Where witnesses or a mirror may know better, only what was signed is written; the rest waits for them.
+        """
         with self._appending() as state:
-            self._integrate(state, state.head.size)
+            self._integrate(state, self._known.settled_size(state.head.size))
 
     # Reading
 
@@ -159,11 +161,16 @@ class Log:
                 added.setdefault(identity, entry)
         if added:
             found.update(zip(added, range(state.head.size, state.head.size + len(added)), strict=True))
-            state = self._commit(state, list(added.values()))
+            state = self._commit(self._with_room(state), list(added.values()))
             self._index.add(list(added), state.head)
-            if len(state.entries) >= STAGED_ENTRIES or len(state.segments) >= STAGED_SEGMENTS:
-                self._integrate(state, state.head.size - state.head.size % WIDTH)
         return [found[identity] for identity in identities]
+
+    def _with_room(self, state: State) -> State:
+        """The state with less staged, if much is; what may be a fork is neither written nor let grow on."""
+        if len(state.entries) < STAGED_ENTRIES and len(state.segments) < STAGED_SEGMENTS:
+            return state
+        self._known.require_extended(state, self._known.mirrored())
+        return self._integrate(state, state.head.size - state.head.size % WIDTH)
 
     def _commit(self, state: State, entries: Sequence[bytes]) -> State:
         """The state with the entries appended: staged durably, then committed by swapping the head."""
@@ -219,6 +226,15 @@ class Log:
 
     # Publishing
 
+    def require_not_rolled_back(self) -> None:
+        """Returns unless somebody who answers knows a head that the committed log does not extend (`rolled_back`).
+
+        For whoever is about to append what would then be a fork. Who does not answer is asked before a signature.
+        """
+        with self._appending() as state:
+            pass
+        self._known.require_not_rolled_back(state)
+
     def publish(self, deadline_seconds: float) -> Published:
         """The checkpoint of all that is committed, public when this returns.
 
@@ -231,9 +247,12 @@ class Log:
         with self.private.lock("publish", min(deadline_seconds, LOCK_TIMEOUT_SECONDS)):
             with self._appending() as state:
                 self._require_not_frozen()
+            previous, mirrored = self._known.published(), self._known.mirrored()
+            self._known.require_extended(state, mirrored)
+            # Only now: a copy that was rolled back must not write tiles that differ from those of the original.
+            with self._appending() as state:
+                state.sound_edges()  # also where nothing grows: what is signed is served with these files
                 state = self._integrate(state, state.head.size)
-            previous, mirrored = self._published(), self._mirrored()
-            self._require_extends_all(state, previous, mirrored)
             if mirrored is not None:
                 mirrored.copy_tiles(self.public, state.head.size)
                 self.settings.failpoint("mirrored")
@@ -249,7 +268,7 @@ class Log:
                 self.settings.failpoint("announced to the mirror")
             self.public.replace(CHECKPOINT, published.note)
             self.settings.failpoint("published")
-            self._prune(previous.size, state.head.size)
+            self._prune(state.head.size)
         return published
 
     def freeze(self) -> Head:
@@ -259,7 +278,7 @@ class Log:
         """
         with self.private.lock("publish"), self._appending() as state:
             if self.frozen() is None:
-                if self._published() != state.head:
+                if self._known.published() != state.head:
                     raise RefusedError(
                         "log: expected everything in it to be published before it is frozen",
                         code="unpublished",
@@ -275,38 +294,6 @@ class Log:
     def _require_not_frozen(self) -> None:
         if self.frozen() is not None:
             raise RefusedError("log: is frozen; another log has taken its place", code="frozen")
-
-    def _published(self) -> Head:
-        """The head of the public checkpoint; the empty one before the first publication."""
-        data = self.checkpoint()
-        try:
-            text = None if data is None else parse_note(data).text.encode()
-        except MalformedError:
-            raise VerificationError("log: the public checkpoint is not readable", code="log_state") from None
-        return staging.parse_head(text, self.settings.origin)
-
-    def _signed(self) -> Head:
-        """The head that was signed last; the empty one before the first signature."""
-        return staging.parse_head(self.private.read(SIGNED), self.settings.origin)
-
-    def _mirrored(self) -> Mirrored | None:
-        """What the mirror holds, asked each time: another copy of this log may have written to it since."""
-        return None if self.settings.mirror is None else self.settings.mirror.seen()
-
-    def _require_extends_all(self, state: State, published: Head, mirrored: Mirrored | None) -> None:
-        """Returns if the state extends every head that was signed, published or seen elsewhere."""
-        heads = [self._signed(), published] + ([] if mirrored is None else [mirrored.head])
-        if not self._asked_known_heads:
-            heads += self.settings.known_heads()
-        for head in heads:
-            if head.size > state.head.size or merkle.tree_root(head.size, state.read_hashes) != head.root:
-                raise VerificationError(
-                    "log: does not extend a head of it that its witnesses, its mirror or its own files know; nothing is"
-                    " signed. Bring the newer files back, from the mirror or from a later copy",
-                    code="rolled_back",
-                    size=head.size,
-                )
-        self._asked_known_heads = True
 
     def _cosigned(self, note: Note, state: State, previous: int, deadline: float) -> Note:
         if self.settings.cosign is None or self.settings.policy is None:
@@ -337,12 +324,24 @@ class Log:
             state = "logged" if policy.quorum is None else "witnessed"
         return Published(data, head.size, head.root, state, self.settings.clock())
 
-    def _prune(self, previous: int, size: int) -> None:
-        """Removes the partial tiles whose full ones stand, once no public checkpoint has need of them."""
-        full = (tile for tile in tiles_for_growth(previous, size) if tile.width == WIDTH)
-        names = [name for tile in full for name in self.public.names(f"{tile.path}.p/")]
-        if names:
-            self.public.remove(names)
+    def _prune(self, size: int) -> None:
+        """Removes partial tiles whose full ones stand, once no public checkpoint has need of them.
+
+        What is done is written down, so that a crash leaves none behind for good. Much is done in several calls.
+        """
+        try:
+            with self.private.lock("gc", 0.0):
+                done = staging.parse_integrated(self.private.read(PRUNED))
+                until = min(size - size % WIDTH, done + PRUNE_ENTRIES)
+                if until <= done:
+                    return
+                full = (tile for tile in tiles_for_growth(done, until) if tile.width == WIDTH)
+                names = [name for tile in full for name in self.public.names(f"{tile.path}.p/")]
+                self.public.remove(names)
+                self.private.replace(PRUNED, staging.format_integrated(until))
+        except UnavailableError as error:
+            if error.code != "busy":  # somebody else is at it
+                raise
 
     # State
 
@@ -365,7 +364,7 @@ class Log:
 
     def _require_new(self) -> None:
         """Returns unless tiles or signatures show that there was a head once."""
-        heads = (self._published(), self._signed())
+        heads = (self._known.published(), self._known.signed())
         if any(head.size for head in heads) or self.public.names("tile/"):
             raise VerificationError("log state: the head is missing, the log is not new", code="rolled_back")
 

@@ -35,17 +35,18 @@ class LogMetrics:
             "muniment_log_statements_total", "Statements submitted, by what became of them.", ("outcome",)
         )
         self._cosigned_at = metrics.gauge(
-            "muniment_witness_cosigned_timestamp_seconds", "Time of the newest cosignature.", ("witness",)
+            "muniment_log_witness_cosigned_timestamp_seconds", "Time of the newest cosignature.", ("witness",)
         )
         self._answers = metrics.counter(
-            "muniment_witness_answers_total", "Witnesses asked, by outcome.", ("witness", "outcome")
+            "muniment_log_witness_answers_total", "Witnesses asked, by outcome.", ("witness", "outcome")
         )
         self._answer_seconds = metrics.histogram(
-            "muniment_witness_seconds", "Time to a witness's answer.", ("witness",), SECONDS
+            "muniment_log_witness_seconds", "Time to a witness's answer.", ("witness",), SECONDS
         )
         self._round_seconds = metrics.histogram(
-            "muniment_witness_round_seconds", "Time until the quorum was had, or was not."
+            "muniment_log_witness_round_seconds", "Time until the quorum was had, or was not."
         )
+        self._told: set[str] = set()
 
     def on_turn(self, turn: Turn) -> None:
         """Counts one publication, or its failure."""
@@ -67,6 +68,7 @@ class LogMetrics:
     def on_witness(self, witness: str, outcome: str, seconds: float | None = None) -> None:
         """Counts one answer of a witness, or that there was none, and how long it took where that is known."""
         self._answers.add(witness, outcome)
+        self._told.add(witness)
         if seconds is not None:
             self._answer_seconds.observe(seconds, witness)
 
@@ -78,7 +80,10 @@ class LogMetrics:
             self._cosigned_at.set(at, witness)
 
     def observed(self, cosign: CosignFunction, policy: Policy) -> CosignFunction:
-        """`cosign`, with what the witnesses of the policy answer counted, and the round timed."""
+        """`cosign`, with what the witnesses of the policy answer counted, and the round timed.
+
+        Of a witness that `on_witness` was told of during the round, nothing more is counted.
+        """
         names = {(witness.key.name, witness.key.key_id): witness.name for witness in policy.witnesses}
 
         def observed(
@@ -88,11 +93,13 @@ class LogMetrics:
             deadline_seconds: float,
         ) -> tuple[SignatureLine, ...]:
             began = time.monotonic()
+            self._told.clear()
             lines = cosign(note, prove, previous_size, deadline_seconds)
             self._round_seconds.observe(time.monotonic() - began)
             had = {(line.name, line.key_id) for line in lines}
             for key, name in names.items():
-                self.on_witness(name, COSIGNED if key in had else MISSING)
+                if name not in self._told:
+                    self.on_witness(name, COSIGNED if key in had else MISSING)
             return lines
 
         return observed

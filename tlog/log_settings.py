@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,10 +17,6 @@ CosignFunction = Callable[[bytes, Callable[[int], tuple[bytes, ...]], int, float
 """(note, prove(old_size) -> consistency proof, previous_size, deadline_seconds) -> cosignature lines."""
 
 
-def _no_heads() -> Sequence[Head]:
-    return ()
-
-
 def _no_failure(_: str) -> None:
     return None
 
@@ -29,9 +25,10 @@ def _no_failure(_: str) -> None:
 class LogSettings:
     """What a log is and who signs for it.
 
-    `known_heads` are asked once, before the first signature after opening: heads of this log that witnesses
-    and mirrors hold. `identify` says by what an entry is known to be in the log already. `failpoint` is
-    called with the name of each step done, for tests that stop there. `mirror` gets everything before it is public.
+    `known_heads` are asked before the first signature after opening: the heads of this log that witnesses hold.
+    The iteration raises UnavailableError at its end if too few of them answered. `identify` says by what an entry
+    is known to be in the log already. `failpoint` is called with the name of each step done, for tests that stop
+    there. `mirror` gets everything before it is public.
     """
 
     origin: str
@@ -39,7 +36,7 @@ class LogSettings:
     cosign: CosignFunction | None = None
     policy: Policy | None = None
     clock: Callable[[], int] = lambda: int(time.time())
-    known_heads: Callable[[], Sequence[Head]] = _no_heads
+    known_heads: Callable[[], Iterable[Head]] | None = None
     identify: Callable[[bytes], bytes] = entry_identity
     failpoint: Callable[[str], None] = _no_failure
     mirror: Mirror | None = None

@@ -38,7 +38,8 @@ PUBLIC_KEY_BYTES: dict[int, int] = {
     SignatureType.COSIGNATURE_ED25519: 32,
     SignatureType.MLDSA44: 1312,
 }
-"""The types that are verified here, and the length of their public keys."""
+"""The types that are verified here and have public keys of one length; ECDSA keys are DER."""
+_MAX_ECDSA_KEY_BYTES = 128
 
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f]")
 _SIGNATURE_START = "\N{EM DASH} "
@@ -64,7 +65,7 @@ class VerifierKey:
     def __post_init__(self) -> None:
         require_name(self.name, "key name")
         _require_public_key(self.kind, self.public_key)
-        if self.key_id != _key_id(self.name, self.kind, self.public_key):
+        if self.key_id != make_key_id(self.name, self.kind, self.public_key):
             raise MalformedError("vkey: the key id is not that of this name and key")
 
     @property
@@ -76,7 +77,7 @@ class VerifierKey:
 def make_verifier_key(name: str, kind: int, public_key: bytes) -> VerifierKey:
     """The verifier key with the key id that belongs to it."""
     require_name(name, "key name")
-    return VerifierKey(name, _key_id(name, kind, public_key), kind, public_key)
+    return VerifierKey(name, make_key_id(name, kind, public_key), kind, public_key)
 
 
 def parse_vkey(text: str) -> VerifierKey:
@@ -98,18 +99,45 @@ def require_name(name: str, what: str) -> None:
         raise MalformedError(f"{what}: expected at most {MAX_NAME_BYTES} bytes")
 
 
-def _key_id(name: str, kind: int, public_key: bytes) -> bytes:
+def make_key_id(name: str, kind: int, public_key: bytes) -> bytes:
+    """The four bytes that stand for the key in signature lines; of an ECDSA key they follow from the key alone."""
+    if kind == SignatureType.ECDSA:
+        return sha256(public_key).digest()[:KEY_ID_BYTES]
     return sha256(b"%s\n%c%s" % (name.encode(), kind, public_key)).digest()[:KEY_ID_BYTES]
 
 
 def _require_public_key(kind: int, public_key: bytes) -> None:
+    if kind == SignatureType.ECDSA:
+        _require_p256_key(public_key)
+        return
     length = PUBLIC_KEY_BYTES.get(kind)
     if length is None:
-        raise MalformedError("vkey: expected key type 1 (Ed25519), 4 (cosignature) or 6 (ML-DSA-44)")
+        raise MalformedError(
+            "vkey: expected key type 1 (Ed25519), 2 (ECDSA), 4 (cosignature) or 6 (ML-DSA-44)"
+        )
     if len(public_key) != length:
         raise MalformedError(f"vkey: expected a public key of {length} bytes")
     if length == 32:
         require_ed25519_point(public_key)
+
+
+def _require_p256_key(public_key: bytes) -> None:
+    """Returns if the bytes are the one DER form of a SubjectPublicKeyInfo with a point of P-256."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_public_key
+
+    what = "ECDSA public key: expected a P-256 key as DER (SubjectPublicKeyInfo)"
+    if len(public_key) > _MAX_ECDSA_KEY_BYTES:
+        raise MalformedError(what)
+    try:
+        key = load_der_public_key(public_key)
+    except (ValueError, UnsupportedAlgorithm):
+        raise MalformedError(what) from None
+    if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
+        raise MalformedError(what)
+    if key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) != public_key:
+        raise MalformedError(what)
 
 
 def require_ed25519_point(public_key: bytes) -> None:
@@ -239,7 +267,7 @@ def add_signatures(note: Note, lines: Iterable[SignatureLine]) -> Note:
 def open_note(note: Note, keys: Iterable[VerifierKey]) -> tuple[VerifiedLine, ...]:
     """The lines of `keys` over the note's text, at least one. signed-note, Signatures.
 
-    Only keys of type 0x01 sign a text as such; cosignatures are verified by `tlog.cosignature`. Raises
+    Only keys of the types 0x01 and 0x02 sign a text as such; cosignatures are verified by `tlog.cosignature`. Raises
     VerificationError if no line is of a known key, and if any line of a known key fails or comes twice.
     """
     lines = known_lines(note, keys)
@@ -270,11 +298,11 @@ def known_lines(note: Note, keys: Iterable[VerifierKey]) -> tuple[VerifiedLine, 
 
 
 def verify_text(key: VerifierKey, line: SignatureLine, text: str) -> None:
-    """Returns if the line is the signature of a 0x01 key over `text`. signed-note, Ed25519 signatures."""
+    """Returns if the line is the signature of a 0x01 or 0x02 key over `text`. signed-note, Signature types."""
     if (line.name, line.key_id) != (key.name, key.key_id):
         raise VerificationError("note: a signature by another key", code="note_signature")
-    if key.kind != SignatureType.ED25519:
-        raise VerificationError("note: expected a key that signs texts (type 1)", code="note_signature")
+    if key.kind not in (SignatureType.ED25519, SignatureType.ECDSA):
+        raise VerificationError("note: expected a key that signs texts (type 1 or 2)", code="note_signature")
     verify_signature(key, line.signature, text.encode())
 
 
@@ -282,7 +310,9 @@ def verify_signature(key: VerifierKey, signature: bytes, message: bytes) -> None
     """Returns if `signature` is the key's over exactly these bytes; raises VerificationError otherwise."""
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
-    verify = _mldsa44 if key.kind == SignatureType.MLDSA44 else _ed25519
+    others: dict[int, Callable[[bytes], Callable[[bytes, bytes], None]]]
+    others = {SignatureType.MLDSA44: _mldsa44, SignatureType.ECDSA: _p256}
+    verify = others.get(key.kind, _ed25519)
     try:
         verify(key.public_key)(signature, message)
     except InvalidSignature:
@@ -297,6 +327,16 @@ def _ed25519(public_key: bytes) -> Callable[[bytes, bytes], None]:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     return Ed25519PublicKey.from_public_bytes(public_key).verify
+
+
+def _p256(public_key: bytes) -> Callable[[bytes, bytes], None]:
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.serialization import load_der_public_key
+
+    key = load_der_public_key(public_key)
+    assert isinstance(key, EllipticCurvePublicKey)  # checked when the verifier key was made
+    return lambda signature, message: key.verify(signature, message, ECDSA(SHA256()))
 
 
 def _mldsa44(public_key: bytes) -> Callable[[bytes, bytes], None]:

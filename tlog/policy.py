@@ -22,7 +22,7 @@ NONE = "none"
 
 _FORBIDDEN = re.compile(rb"[^\x09\x0a\x20-\x7e\x80-\xff]")
 _SPACES = re.compile("[ \t]+")
-_LOG_KINDS = (SignatureType.ED25519, SignatureType.MLDSA44)
+_LOG_KINDS = (SignatureType.ED25519, SignatureType.ECDSA, SignatureType.MLDSA44)
 _WITNESS_KINDS = (SignatureType.COSIGNATURE_ED25519, SignatureType.MLDSA44)
 
 
@@ -163,7 +163,7 @@ class _Reader:
     def _read_log(self, fields: list[str]) -> None:
         if not 1 <= len(fields) <= 2:
             raise MalformedError("expected log VKEY [URL]")
-        key = _parse_key(fields[0], _LOG_KINDS, "a log's key of type 1 or 6")
+        key = _parse_key(fields[0], _LOG_KINDS, "a log's key of type 1, 2 or 6")
         _require_new_key(key, [log.key for log in self.logs])
         self.logs.append(LogEntry(key, *fields[1:]))
 

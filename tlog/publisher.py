@@ -52,12 +52,17 @@ class Publisher:
         is_due: Callable[[], bool],
         cadence: Cadence,
         on_turn: Callable[[Turn | None], None],
+        on_death: Callable[[], None] = lambda: None,
     ) -> None:
-        """`is_due` says whether there is something to publish; `on_turn` is told of each turn, None if not."""
+        """`is_due` says whether there is something to publish; `on_turn` is told of each turn, None if not.
+
+        `on_death` is called if the thread ends of a fault and not because it was stopped.
+        """
         self._publish = publish
         self._is_due = is_due
         self._cadence = cadence
         self._on_turn = on_turn
+        self._on_death = on_death
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="muniment-publisher", daemon=True)
         self._published_at: float | None = None
@@ -83,6 +88,15 @@ class Publisher:
         return max(self._next - time.monotonic(), 0.0)
 
     def _run(self) -> None:
+        ended = False
+        try:
+            self._take_turns()
+            ended = True
+        finally:
+            if not ended:
+                self._on_death()
+
+    def _take_turns(self) -> None:
         while True:
             self._turn()
             self._next += self._cadence.every_seconds

@@ -34,6 +34,7 @@ from tlog.cose import (
     encode_protected,
     encode_sign1,
     require_algorithm,
+    require_no_legacy,
     sig_structure,
     sign_raw,
     verify_signature,
@@ -197,6 +198,7 @@ def parse_receipt(receipt: bytes) -> Receipt:
     """
     message = decode_sign1(receipt, max_bytes=MAX_RECEIPT_BYTES, understood=_UNDERSTOOD)
     issuer, subject, kid = issuer_headers(message.headers)
+    require_no_legacy(message)
     if message.payload is not None:
         raise MalformedError("receipt: expected a detached payload, the root is recomputed")
     vds = message.headers.get(VDS)

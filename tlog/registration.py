@@ -226,6 +226,7 @@ def judge(signed_statement: bytes, registration: Registration) -> Admitted:
     """
     statement = _parse(signed_statement)
     message = statement.message
+    cose.require_no_legacy(message)
     algorithm = message.headers.get(cose.ALG)
     if algorithm not in registration.algorithms:
         raise RefusedError("registration: the signing algorithm is not accepted here", code="algorithm")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tlog.entry_ids import EntryIds, Found
-from tlog.errors import Error, MalformedError, UnavailableError, VerificationError
+from tlog.errors import Error, MalformedError, RefusedError, UnavailableError, VerificationError
 from tlog.file_cache import FileCache
 from tlog.intake import MAX_UNPUBLISHED, Accepted, Intake
 from tlog.locator import decode_entry_id
@@ -89,9 +89,12 @@ class LogService:
             self.registrar,
             lambda: self._published.newest_head().size,
             self.settings.max_unpublished,
+            self._on_death,
         )
         publish = host.publish or self._log.publish
-        self._publisher = Publisher(publish, self._is_due, self.settings.cadence, self._on_turn)
+        self._publisher = Publisher(
+            publish, self._is_due, self.settings.cadence, self._on_turn, self._on_death
+        )
         metrics.refresh_with(self._set_sizes)
 
     @contextmanager
@@ -199,6 +202,8 @@ class LogService:
 
     def check_threads(self) -> None:
         """Returns if statements are taken and the log is published, or only its witnesses keep it from that."""
+        if self.fatal is not None:
+            raise UnavailableError(f"the process has to be started anew: {self.fatal.message}", code="fatal")
         if not (self._intake.running() and self._publisher.running()):
             raise UnavailableError("the service is starting or stopping", code="stopping")
         turn = self._publisher.last
@@ -208,6 +213,9 @@ class LogService:
     # Within
 
     def _is_due(self) -> bool:
+        if self._log.frozen() is not None:
+            # Also where nothing is left to publish: whoever serves on serves a log that no longer grows.
+            raise RefusedError("log: is frozen; another log has taken its place", code="frozen")
         return self._log.head().size != self._published.head().size
 
     def _on_turn(self, turn: Turn | None) -> None:
@@ -220,6 +228,9 @@ class LogService:
             turn = turn or Turn(0.0, 0.0, error)
         if turn is not None and turn.error is not None:
             self._end_if_fatal(turn.error)
+
+    def _on_death(self) -> None:
+        self._end(UnavailableError("a thread of the service ended of a fault", code="thread_ended"))
 
     def _count(self, accepted: Future[Accepted]) -> None:
         if accepted.cancelled():
@@ -236,8 +247,11 @@ class LogService:
 
         A flush that failed is not repeated: the storage says so, without a number of the operating system.
         """
-        ends = error.code == "frozen" or (error.code == "storage_failed" and "errno" not in error.fields)
-        if ends and self.fatal is None:
+        if error.code == "frozen" or (error.code == "storage_failed" and "errno" not in error.fields):
+            self._end(error)
+
+    def _end(self, error: Error) -> None:
+        if self.fatal is None:
             self.fatal = error
             self._on_fatal()
 

@@ -21,7 +21,7 @@ from tlog.checkpoint import Checkpoint, format_checkpoint, parse_checkpoint
 from tlog.errors import MalformedError, RefusedError, VerificationError
 from tlog.merkle import EMPTY_ROOT, Frontier, HashReader, Node, leaf_hash, node_hash, parent_hashes
 from tlog.storage import Storage
-from tlog.tile import WIDTH, Tile, decode_bundle, encode_bundle, grow, hash_reader
+from tlog.tile import WIDTH, Tile, decode_bundle, encode_bundle, grow, hash_reader, partial_tiles
 from tlog.tile_reader import PathReader, fetch_bundle, fetch_tile
 
 HEAD: Final = "head"
@@ -96,7 +96,8 @@ def parse_head(data: bytes | None, origin: str) -> Head:
 class State:
     """A committed tree: tiles up to `integrated`, the entries after it in memory. Never changes.
 
-    `read_stored` reads the hashes of the tree of the integrated size and keeps the tiles that it read last.
+    `read_stored` reads the hashes of the tree of the integrated size and keeps the tiles that it read last; `edge`
+    is that tree's frontier, and what is read of partial tiles has to lead to it before it is copied anywhere.
     """
 
     head: Head
@@ -106,6 +107,7 @@ class State:
     segments: tuple[Segment, ...]
     entries: tuple[bytes, ...]
     leaves: tuple[bytes, ...]
+    edge: Frontier
     frontier: Frontier
     read_public: PathReader
     read_stored: HashReader
@@ -135,6 +137,7 @@ class State:
             segments=tuple(segment for segment in self.segments if segment.new.size > size),
             entries=self.entries[dropped:],
             leaves=self.leaves[dropped:],
+            edge=self.edge.extend(self.leaves[:dropped]),
             read_stored=_stored_reader(size, self.read_public),
         )
 
@@ -147,15 +150,14 @@ class State:
         return [self._hash(node, hashes) for node in nodes]
 
     def read_entries(self, start: int, end: int) -> list[bytes]:
-        """The entries from `start` to before `end`."""
+        """The entries from `start` to before `end`; VerificationError if a bundle is not what its tile says."""
         entries: list[bytes] = []
         at = start
         while at < min(end, self.integrated):
             index = at // WIDTH
             width = min(self.integrated - index * WIDTH, WIDTH)
             first = index * WIDTH
-            bundle = fetch_bundle(self.read_public, Tile(None, index, width))
-            entries += bundle[at - first : end - first]
+            entries += self._bundle(Tile(None, index, width))[at - first : end - first]
             at = first + width
         entries += self.entries[max(at - self.integrated, 0) : max(end - self.integrated, 0)]
         return entries
@@ -170,14 +172,51 @@ class State:
             yield bundle[index - first]
 
     def tiles(self, size: int) -> Iterator[tuple[str, bytes]]:
-        """Path and contents of each tile and bundle to write when this is integrated up to `size`."""
+        """Path and contents of each tile and bundle to write when this is integrated up to `size`.
+
+        Raises VerificationError before the first if a partial tile or bundle that grows is not what was
+        committed: what it says would stand in a full one for good, signed.
+        """
+        edges = self.sound_edges()
         for index in range(self.integrated // WIDTH, -(-size // WIDTH)):
             bundle = Tile(None, index, min(size - index * WIDTH, WIDTH))
             first = index * WIDTH
             yield bundle.path, encode_bundle(self.read_entries(first, first + bundle.width))
         leaves = self.leaves[: size - self.integrated]
-        for tile, data in grow(self.integrated, leaves, lambda tile: fetch_tile(self.read_public, tile)):
+        for tile, data in grow(self.integrated, leaves, edges.__getitem__):
             yield tile.path, data
+
+    def sound_edges(self) -> dict[Tile, bytes]:
+        """The partial tiles of the integrated size, once their hashes and the bundle beside them are proved."""
+        tiles = [tile for tile in partial_tiles(self.integrated) if tile.level is not None]
+        edges = {tile: fetch_tile(self.read_public, tile) for tile in tiles}
+
+        def read(tile: Tile) -> bytes:
+            return edges[tile] if tile in edges else fetch_tile(self.read_public, tile)
+
+        # Every hash of a partial tile is below the frontier, so none of them can differ unseen.
+        if Frontier.from_reader(self.integrated, hash_reader(self.integrated, read)) != self.edge:
+            raise VerificationError(
+                "log state: a tile holds other hashes than were committed; nothing is written",
+                code="log_state",
+            )
+        width = self.integrated % WIDTH
+        if width:
+            self._bundle(Tile(None, self.integrated // WIDTH, width))
+        return edges
+
+    def _bundle(self, bundle: Tile) -> tuple[bytes, ...]:
+        """The entries of a bundle within the integrated size, each with the leaf hash that its tile has."""
+        entries = fetch_bundle(self.read_public, bundle)
+        first = bundle.index * WIDTH
+        hashes = self.read_stored([(0, first + at) for at in range(bundle.width)])
+        if [leaf_hash(entry) for entry in entries] != list(hashes):
+            raise VerificationError(
+                f"log state: a bundle holds other entries than were committed: {bundle.path}",
+                code="log_state",
+                path=bundle.path,
+            )
+        return entries
 
     def _collect(self, node: Node, in_tiles: list[Node]) -> None:
         level, index = node
@@ -209,7 +248,7 @@ def load_state(public: Storage, private: Storage, origin: str) -> tuple[State, t
     """
     head_file, integrated_file = private.read(HEAD), private.read(INTEGRATED)
     head = parse_head(head_file, origin)
-    integrated = _parse_integrated(integrated_file)
+    integrated = parse_integrated(integrated_file)
     if integrated > head.size:
         raise VerificationError("log state: the head is older than the tiles", code="rolled_back")
     chain, rest = _chain(private.names(STAGING), head, integrated)
@@ -218,7 +257,8 @@ def load_state(public: Storage, private: Storage, origin: str) -> tuple[State, t
         entries += _read_segment(private, segment)[max(integrated - segment.old.size, 0) :]
     leaves = tuple(map(leaf_hash, entries))
     stored = _stored_reader(integrated, public.read)
-    frontier = Frontier.from_reader(integrated, stored).extend(leaves)
+    edge = Frontier.from_reader(integrated, stored)
+    frontier = edge.extend(leaves)
     if (frontier.size, frontier.root()) != (head.size, head.root):
         raise VerificationError(
             "log state: tiles and staged entries do not lead to the head", code="log_state"
@@ -231,6 +271,7 @@ def load_state(public: Storage, private: Storage, origin: str) -> tuple[State, t
         segments=chain,
         entries=tuple(entries),
         leaves=leaves,
+        edge=edge,
         frontier=frontier,
         read_public=public.read,
         read_stored=stored,
@@ -262,7 +303,8 @@ def _read_segment(private: Storage, segment: Segment) -> tuple[bytes, ...]:
         raise VerificationError("log state: a staged file is damaged", code="log_state") from None
 
 
-def _parse_integrated(data: bytes | None) -> int:
+def parse_integrated(data: bytes | None) -> int:
+    """The size in the file that says up to where tiles stand; 0 without one."""
     try:
         return 0 if data is None else parse_decimal(data.decode("ascii").removesuffix("\n"), "integrated")
     except (UnicodeDecodeError, MalformedError):

@@ -9,7 +9,7 @@ A TOML file of the caller's:
     same_operator = ["witness-a"]             (optional: witnesses that the log's operator runs)
 
     [[key]]
-    use = "issuer"                            (or receipt, manifest, report)
+    use = "issuer"                            (or receipt, manifest, report, registration)
     cose_key = "<base64 of a COSE_Key>"
     not_before = 1790000000
     not_after = 1890000000                    (optional)
@@ -138,7 +138,7 @@ class Trust:
         for that time, nor for a tree as large as `logged`. Without `at` its validity remains to be checked.
         """
         if use not in USES:
-            raise MalformedError("trust: expected a use of issuer, receipt, manifest or report")
+            raise MalformedError("trust: expected a use of issuer, receipt, manifest, report or registration")
         found = [one for one in self._all_keys if one.use == use and one.kid == kid]
         if issuer is not None:
             found = [one for one in found if one.issuer in (None, issuer)]
@@ -155,6 +155,10 @@ class Trust:
     def has(self, use: str) -> bool:
         """Whether any key is trusted for this use."""
         return any(one.use == use for one in self._all_keys)
+
+    def keys_for(self, use: str) -> tuple[TrustedKey, ...]:
+        """Every key of this use, with the times in which it counts."""
+        return tuple(one for one in self._all_keys if one.use == use)
 
     @cached_property
     def _all_keys(self) -> tuple[TrustedKey, ...]:
@@ -279,7 +283,7 @@ def _parse_key(fields: Mapping[str, object]) -> TrustedKey:
     _require_fields(fields, _KEY_FIELDS, "trust key")
     use = _text(fields, "use")
     if use not in USES:
-        raise MalformedError("trust key: expected a use of issuer, receipt, manifest or report")
+        raise MalformedError("trust key: expected a use of issuer, receipt, manifest, report or registration")
     not_before = _integer(fields, "not_before")
     not_after = _optional_integer(fields, "not_after")
     if not_after is not None and not_after < not_before:

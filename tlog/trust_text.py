@@ -26,7 +26,7 @@ def format_trust(trust: Trust) -> str:
     if trust.same_operator:
         lines.append(f"same_operator = [{', '.join(_quote(name) for name in trust.same_operator)}]")
     for key in trust.keys:
-        lines += ["", "[[key]]", *_format_key(key)]
+        lines += ["", "[[key]]", *format_key(key)]
     for root in trust.roots:
         lines += ["", "[[root]]", f'cose_key = "{encode_base64(root.key.encode())}"']
         lines += [] if root.store is None else [f"store = {_quote(root.store)}"]
@@ -39,7 +39,8 @@ def format_trust(trust: Trust) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _format_key(key: TrustedKey) -> list[str]:
+def format_key(key: TrustedKey) -> list[str]:
+    """The lines of a key, below its [[key]]."""
     lines = [
         f"use = {_quote(key.use)}",
         f'cose_key = "{encode_base64(key.key.encode())}"',

@@ -16,6 +16,8 @@ from typing import Final
 from tlog import cbor, certificates, cose, merkle
 from tlog import receipt as receipts
 from tlog import statement as statements
+from tlog.bundles import TYP as BUNDLE_TYP
+from tlog.bundles import parse_bundle
 from tlog.checkpoint import parse_checkpoint
 from tlog.claims import (
     UNDATED,
@@ -34,6 +36,7 @@ from tlog.claims import (
 from tlog.errors import Error, MalformedError, VerificationError
 from tlog.note import MAX_NOTE_BYTES, parse_note
 from tlog.proof import HEADER, TlogProof, parse_proof
+from tlog.reports import REPORT_TYP, parse_report
 
 MANIFEST_TYP: Final = "application/vnd.muniment.manifest+cose"
 MAX_FILE_BYTES: Final = 72 << 20  # the largest erasure's manifest
@@ -84,7 +87,12 @@ def _cose_kind(data: bytes) -> str:
         return "transparent_statement"
     if cose.VDP in unprotected or cose.VDS in headers:
         return "receipt"
-    kinds = {MANIFEST_TYP: "manifest", certificates.TYP: "key_list"}
+    kinds = {
+        MANIFEST_TYP: "manifest",
+        certificates.TYP: "key_list",
+        REPORT_TYP: "report",
+        BUNDLE_TYP: "bundle",
+    }
     typ = headers.get(cose.TYP)
     return kinds.get(typ, "statement") if isinstance(typ, str) else "statement"
 
@@ -141,6 +149,8 @@ def _verify(one: Evidence, caller: Caller, entries: Sequence[bytes]) -> Findings
         "statement": _verify_statement,
         "receipt": _verify_receipt,
         "manifest": _verify_manifest,
+        "report": _verify_report,
+        "bundle": _verify_bundle,
         "key_list": _verify_key_list,
         "unknown": _refuse,
     }
@@ -248,6 +258,31 @@ def _verify_manifest(data: bytes, caller: Caller, findings: Findings, _: Sequenc
         findings.leave(claim["code"], claim["text"])
 
 
+def _verify_report(data: bytes, caller: Caller, findings: Findings, _: Sequence[bytes]) -> None:
+    signed = parse_report(data)
+    findings.prove("report_hash", "The report in it is the one whose hash was signed.")
+    findings.holds = signature_claim("report", signed.message, UNDATED, caller, findings)
+    told = f"It says: {signed.verdict}, {signed.findings} findings, made at {signed.made_at}"
+    origin, size = signed.subject.get("origin"), signed.subject.get("size")
+    about = f" about the log {origin} of {size} entries" if isinstance(origin, str) else " about no log"
+    findings.leave(f"said_{signed.verdict}", f"{told}{about}.")
+    findings.leave(
+        "audit_itself", "That the audit was made, and found this, is the word of whoever signed the report."
+    )
+    findings.leave("now", "What became of the memory and its log since is not seen from a report.")
+
+
+def _verify_bundle(data: bytes, caller: Caller, findings: Findings, _: Sequence[bytes]) -> None:
+    message, bundle = parse_bundle(data)
+    findings.holds = signature_claim("manifest", message, UNDATED, caller, findings)
+    words = {"all": "all contents", "tenant": "the contents of one tenant", "links": "no contents"}
+    findings.leave(
+        f"said_{bundle.scope}",
+        f"It says: {len(bundle.files)} files, with {bundle.statements} statements and {words[bundle.scope]}.",
+    )
+    findings.leave("files", "Whether the files beside it are those it names, `muniment audit --bundle` says.")
+
+
 def _verify_key_list(data: bytes, caller: Caller, findings: Findings, _: Sequence[bytes]) -> None:
     key_list = certificates.peek_key_list(data)[1]
     if caller.trust is None or not caller.trust.roots:
@@ -266,6 +301,6 @@ def _verify_key_list(data: bytes, caller: Caller, findings: Findings, _: Sequenc
 
 def _refuse(*_: object) -> None:
     raise MalformedError(
-        "expected a tlog-proof, a checkpoint, or a COSE statement, receipt, manifest or key list"
+        "expected a tlog-proof, a checkpoint, or a COSE statement, receipt, manifest, report, bundle or key list"
         " (an opening goes with --opening)"
     )

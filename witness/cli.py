@@ -34,7 +34,10 @@ def add_witness_commands(subparsers: Any) -> None:
     _add_logs(commands)
     _add_running(commands)
     _add_state(commands, "status", "who the witness is and the last head of each log")
-    _add_state(commands, "evidence", "refused checkpoints that contradict cosigned ones, with both notes")
+    evidence = _add_state(
+        commands, "evidence", "refused checkpoints that contradict cosigned ones, with both notes"
+    )
+    evidence.add_argument("--keep", type=Path, metavar="DIR", help="write the notes as files there too")
     _add_compare(commands)
 
 

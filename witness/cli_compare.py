@@ -60,7 +60,7 @@ def _compare_log(
         except (MalformedError, UnavailableError, VerificationError) as error:
             silent.append(f"{ITSELF}: {error.message}")
         earlier = kept.read(f"{origin_digest(origin).hex()}.note") if kept else None
-        views += [view(earlier, f"{ITSELF}, earlier")] if earlier else []
+        views += [view(earlier, f"{ITSELF} (earlier)")] if earlier else []
         comparison = compare_heads(views, _reader_of(read))
     if kept:
         _keep(kept, origin, comparison)

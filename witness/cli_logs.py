@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
 from tlog.errors import MalformedError, RefusedError
 from tlog.note import parse_vkey
+from tlog.storage import DirectoryStorage
 from witness.cli_keys import describe_keys
 from witness.cli_output import answer, describe_evidence, describe_log, identity
 from witness.loglist import MAX_LIST_BYTES, MAX_REQUESTS_PER_DAY, parse_log_list
-from witness.records import Terms
+from witness.records import Evidence, Terms
 from witness.store import open_store
 
 
@@ -78,6 +80,8 @@ def evidence(args: argparse.Namespace) -> int:
     """Refused heads, each beside the cosigned one that it contradicts."""
     with closing(open_store(args.state)) as store:
         kept = store.evidence()
+    if args.keep:
+        _keep(DirectoryStorage(args.keep), kept)
     answer(
         args,
         {"evidence": [describe_evidence(one) for one in kept]},
@@ -89,6 +93,13 @@ def evidence(args: argparse.Namespace) -> int:
         or "none",
     )
     return 0
+
+
+def _keep(storage: DirectoryStorage, kept: Iterable[Evidence]) -> None:
+    """Writes both notes of each as files, to be verified and published."""
+    for one in kept:
+        storage.create(f"{one.kind}-{one.id}/cosigned.note", one.known_note)
+        storage.create(f"{one.kind}-{one.id}/refused.note", one.note)
 
 
 def _read(file: str) -> bytes:

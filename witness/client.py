@@ -6,6 +6,7 @@ serves to make a proof, and a witness that hangs, lies or talks on is left behin
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -50,6 +51,19 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class Heard:
+    """How it ended for one witness of the policy, and how long it took from the first request on.
+
+    `outcome` is `cosigned`, the code of a `Failure`, or `missing`, without a time, where the quorum was had
+    before it had answered.
+    """
+
+    name: str
+    outcome: str
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
 class Answers:
     """What the witnesses said: each cosignature is verified, one at most for each key of the policy.
 
@@ -60,25 +74,36 @@ class Answers:
     cosignatures: tuple[Cosignature, ...]
     failures: tuple[Failure, ...]
     lies: tuple[Lie, ...] = ()
+    heard: tuple[Heard, ...] = ()
 
 
 @dataclass(frozen=True)
 class WitnessedHead:
-    """A log's last head as a witness serves it: signed by the log, cosigned by a witness of the policy."""
+    """A log's last head as a witness serves it, signed by the log; the cosignatures are those by the policy's keys."""
 
     names: tuple[str, ...]
     opened: OpenedCheckpoint
     cosignatures: tuple[Cosignature, ...]
 
 
+@dataclass(frozen=True)
+class HeardHeads:
+    """The heads that witnesses serve, and the witnesses, as the policy names them, that gave no answer."""
+
+    heads: tuple[WitnessedHead, ...]
+    silent: tuple[str, ...]
+
+
 def make_cosign(
     policy: Policy,
     on_failure: Callable[[Failure], None] = lambda failure: None,
     remembered: Remembered | None = None,
+    on_heard: Callable[[Heard], None] = lambda heard: None,
 ) -> CosignFunction:
     """The function with which a log has its heads cosigned by the witnesses of `policy`.
 
-    With `remembered` each witness is asked from the size it was last heard at, and its lies are kept.
+    With `remembered` each witness is asked from the size it was last heard at, and its lies are kept. In each
+    round `on_heard` is told once of every witness that is asked, `on_failure` of those that failed or lied.
     """
 
     def cosign(
@@ -87,6 +112,8 @@ def make_cosign(
         answers = collect_cosignatures(policy, note, prove, previous_size, deadline_seconds, remembered)
         for failure in (*answers.failures, *(Failure(lie.names, "lied") for lie in answers.lies)):
             on_failure(failure)
+        for heard in (*answers.heard, *(Heard(name, "lied") for lie in answers.lies for name in lie.names)):
+            on_heard(heard)
         return tuple(cosignature.line for cosignature in answers.cosignatures)
 
     return cosign
@@ -124,7 +151,7 @@ def collect_cosignatures(
     try:
         for url, names in _names_by_url(policy).items():
             old_size = min(known.sizes.get(url, previous_size), checkpoint.size)
-            round_.ask(exchanges, _Asked(url, names, old_size))
+            round_.ask(exchanges, _Asked(url, names, old_size, began=time.monotonic()))
         while not round_.satisfied() and (ended := exchanges.next()) is not None:
             round_.hear(exchanges, *ended)
     finally:
@@ -133,9 +160,11 @@ def collect_cosignatures(
             remembered.save(checkpoint.origin, known, Known(round_.sizes, round_.notes))
             for lie in round_.lies:
                 remembered.keep(lie)
-    late = () if round_.satisfied() else exchanges.waiting()
-    failures = (*round_.failures, *(Failure(asked.names, "late") for asked in late))
-    return Answers(tuple(round_.cosignatures.values()), failures, tuple(round_.lies))
+    satisfied, waiting = round_.satisfied(), exchanges.waiting()
+    for asked in waiting:
+        round_.ended(asked, "missing" if satisfied else "late")
+    failures = (*round_.failures, *(Failure(asked.names, "late") for asked in waiting if not satisfied))
+    return Answers(tuple(round_.cosignatures.values()), failures, tuple(round_.lies), tuple(round_.heard))
 
 
 def fetch_heads(policy: Policy, origin: str, deadline_seconds: float) -> tuple[WitnessedHead, ...]:
@@ -144,26 +173,44 @@ def fetch_heads(policy: Policy, origin: str, deadline_seconds: float) -> tuple[W
     A log that finds here a head larger than its own, or inconsistent with it, was rolled back or forked: the
     log's own signature says so, whatever the witness is worth.
     """
+    return hear_heads(policy, origin, deadline_seconds).heads
+
+
+def hear_heads(policy: Policy, origin: str, deadline_seconds: float) -> HeardHeads:
+    """The same, and who said nothing that can be believed.
+
+    To say that there is no such log (404) is an answer. A head that only the log signed counts too: who holds it
+    has it from the log, whatever became of the cosignatures on it.
+    """
     log_keys = [log.key for log in policy.logs if log.key.name == origin]
     exchanges: Exchanges[_Asked] = Exchanges(deadline_seconds, MAX_BODY_BYTES)
     heads = []
+    silent = {name for names in _names_by_url(policy).values() for name in names}
     try:
         for url, names in _names_by_url(policy).items():
             path = f"{url}/{origin_digest(origin).hex()}/checkpoint"
             exchanges.start(_Asked(url, names, 0), "GET", path)
         while (ended := exchanges.next()) is not None:
             asked, reply = ended
+            if isinstance(reply, Reply) and reply.status == 404:
+                silent.difference_update(asked.names)
             if isinstance(reply, Reply) and reply.status == 200:
                 try:
                     opened = open_checkpoint(reply.body, log_keys, origin)
-                    cosignatures = verify_cosignatures(policy, opened.note)
                 except (MalformedError, VerificationError):
                     continue
-                if cosignatures:
-                    heads.append(WitnessedHead(asked.names, opened, cosignatures))
+                heads.append(WitnessedHead(asked.names, opened, _cosignatures(policy, opened.note)))
+                silent.difference_update(asked.names)
     finally:
         exchanges.close()
-    return tuple(heads)
+    return HeardHeads(tuple(heads), tuple(sorted(silent)))
+
+
+def _cosignatures(policy: Policy, note: Note) -> tuple[Cosignature, ...]:
+    try:
+        return verify_cosignatures(policy, note)
+    except VerificationError:
+        return ()
 
 
 @dataclass(frozen=True)
@@ -174,6 +221,7 @@ class _Asked:
     names: tuple[str, ...]
     old_size: int
     retries: int = 0
+    began: float = 0.0
 
 
 def _names_by_url(policy: Policy) -> dict[str, tuple[str, ...]]:
@@ -198,6 +246,7 @@ class _Round:
         self.lies: list[Lie] = []
         self.cosignatures: dict[str, Cosignature] = {}
         self.failures: list[Failure] = []
+        self.heard: list[Heard] = []
         self._policy = policy
         self._note = note
         self._prove = prove
@@ -219,15 +268,27 @@ class _Round:
                 raise reply
             if reply.status != 409:
                 self._take(asked, reply)
+                self.ended(asked, "missing")
                 return
             old_size = self._conflict_size(asked, reply)
         except Error as error:
             if isinstance(reply, Reply) and isinstance(error, VerificationError):
                 self._caught("not_verified", asked, format_note(self._note), reply.body)
-            self.failures.append(_failure(asked.names, error))
+            failure = _failure(asked.names, error)
+            self.failures.append(failure)
+            self.ended(asked, failure.code)
             return
         # Outside the try: an error of our own log is not the witness's failure.
         self.ask(exchanges, replace(asked, old_size=old_size, retries=asked.retries + 1))
+
+    def ended(self, asked: _Asked, otherwise: str) -> None:
+        """Note how it ended: as said, but for those keys of the witness that cosigned."""
+        seconds = None if otherwise == "missing" else time.monotonic() - asked.began
+        for name in asked.names:
+            if name in self.cosignatures:
+                self.heard.append(Heard(name, "cosigned", time.monotonic() - asked.began))
+            else:
+                self.heard.append(Heard(name, otherwise, seconds))
 
     def _conflict_size(self, asked: _Asked, reply: Reply) -> int:
         """The size to prove from at the next try; RefusedError where no further try can help.

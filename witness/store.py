@@ -114,8 +114,8 @@ def create_store(
 def open_store(folder: Path) -> Store:
     """The store of a witness; it refuses to start from nothing.
 
-    RefusedError with code `not_initialised`, or `state_lost` where something was lost; UnavailableError if
-    the database can't be opened at the moment.
+    RefusedError with code `not_initialised`, `not_owner` for another user's state, or `state_lost` where
+    something was lost; UnavailableError if the database can't be opened at the moment.
     """
     data, path = DirectoryStorage(folder).read(MARKER), folder / DATABASE
     if data is None and path.exists():
@@ -124,6 +124,12 @@ def open_store(folder: Path) -> Store:
         raise RefusedError(
             "witness: no witness was set up in this folder; make one with `muniment witness init`",
             code="not_initialised",
+        )
+    if (folder / MARKER).stat().st_uid != os.geteuid():
+        # What root writes beside a service of another user, a new key among it, the service can't read.
+        raise RefusedError(
+            "witness: this folder is another user's; run this as the user that the witness runs as",
+            code="not_owner",
         )
     marker = parse_marker(data)
     if not path.is_file():

@@ -3,58 +3,20 @@
 from __future__ import annotations
 
 import shutil
-import time
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import apsw
 import pytest
 
-from auditor.audit import Audited, Places, audit
-from auditor.evidence import Asked
-from memory import vfs
 from memory.model import SCOPES, Principal
 from memory.wiring import init_home
-from tlog.trust import Trust, parse_trust
+from tlog.trust import parse_trust
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from copies import Copy
 
 ERASED = "Zqxv Kumquat"
-
-
-@dataclass(frozen=True)
-class Copy:
-    """A copy of the home, with what its owner knew."""
-
-    home: Path
-    trust: Trust
-
-    def audit(self, **options: Any) -> Audited:
-        """An audit of the copy; `trust`, `now`, `tenant`, `needles` and the fields of Places may be given."""
-        asked = Asked(options.pop("trust", self.trust), options.pop("now", time.time_ns() // 1000))
-        tenant, needles = options.pop("tenant", None), options.pop("needles", None)
-        return audit(Places(self.home, **options), asked, tenant=tenant, needles=needles)
-
-    def codes(self, **options: Any) -> set[str]:
-        """The codes of the findings."""
-        return {finding.code for finding in self.audit(**options).outcome.findings}
-
-    def sql(self, *statements: str | tuple[str, tuple[object, ...]]) -> None:
-        """Statements run on the store as its owner would run them, leaving no free byte behind."""
-        connection = apsw.Connection(str(self.home / "store.db"), vfs=vfs.register())
-        connection.execute("PRAGMA secure_delete = ON").fetchall()
-        for statement in statements:
-            sql, bound = (statement, ()) if isinstance(statement, str) else statement
-            connection.execute(sql, bound)
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        connection.close()
-
-    def ask(self, sql: str) -> list[Any]:
-        """The rows of a query."""
-        connection = apsw.Connection(str(self.home / "store.db"), vfs=vfs.register())
-        rows: list[Any] = connection.execute(sql).fetchall()
-        connection.close()
-        return rows
 
 
 @pytest.fixture(scope="session")

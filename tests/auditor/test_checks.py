@@ -655,7 +655,7 @@ def test_the_verdict_follows_from_the_findings() -> None:
 
 def test_every_code_has_a_severity() -> None:
     assert set(SEVERITIES.values()) == {"critical", "high", "medium"}
-    assert len(SEVERITIES) == 39
+    assert len(SEVERITIES) >= 39
 
 
 def test_outcomes_are_merged_in_order_and_counts_are_added() -> None:

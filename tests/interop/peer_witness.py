@@ -18,7 +18,11 @@ from serving import free_port, our_witness, served_checkpoint, serving
 
 PACKAGE = "aics-witness==0.1.0"
 PYTHONS = ("3.12", "3.13", "3.14")
-PEER_NAME, OUR_NAME = "peer.interop.invalid/w1", "ours.interop.invalid/w2"
+PEER_NAME, OUR_NAME, AWAY_NAME = (
+    "peer.interop.invalid/w1",
+    "ours.interop.invalid/w2",
+    "away.interop.invalid/w3",
+)
 PUBLISH_SECONDS = "40"
 
 
@@ -38,13 +42,14 @@ class Urls:
 
 @dataclass(frozen=True)
 class Pair:
-    """The states of two witnesses that know one log, aics-witness and ours."""
+    """The states of two witnesses that know one log, aics-witness and ours; a third one never answers."""
 
     bench: Bench
     origin: str
     log_vkey: str
     peer_vkey: str
     our_vkey: str
+    away_vkey: str
 
     @property
     def state(self) -> Path:
@@ -64,11 +69,13 @@ class Pair:
             yield Urls(peer, ours)
 
     def policy(self, urls: Urls) -> str:
-        """The path of a policy that wants both."""
+        """The path of a policy that wants 2 of 3, of which one is away: so both of the others."""
         return self.bench.write(
             "policy",
             f"log {self.log_vkey}\nwitness peer {self.peer_vkey} {urls.peer}\n"
-            f"witness ours {self.our_vkey} {urls.ours}\ngroup both all peer ours\nquorum both\n",
+            f"witness ours {self.our_vkey} {urls.ours}\n"
+            f"witness away {self.away_vkey} http://127.0.0.1:{free_port()}\n"
+            "group two 2 peer ours away\nquorum two\n",
         )
 
     def peer_policy(self, urls: Urls) -> str:
@@ -112,10 +119,11 @@ def _set_up(bench: Bench, home: Path) -> Pair:
     ask_peer(bench, "add-log", "--origin", described["origin"], "--vkey", described["vkey"])
     ours = witness(bench.folder / "ours", "init", "--name", OUR_NAME)
     witness(bench.folder / "ours", "add-log", "--vkey", described["vkey"])
-    return Pair(bench, described["origin"], described["vkey"], peer_vkey, ours["vkey"])
+    away = witness(bench.folder / "away", "init", "--name", AWAY_NAME)
+    return Pair(bench, described["origin"], described["vkey"], peer_vkey, ours["vkey"], away["vkey"])
 
 
-def check_two_of_two(bench: Bench, judge: Judge) -> None:
+def check_two_of_three(bench: Bench, judge: Judge) -> None:
     """Growth, a restart of both, a witness that is away, and a fork."""
     home, copy = bench.folder / "home", bench.folder / "copy"
     pair = _set_up(bench, home)
@@ -135,7 +143,7 @@ def check_two_of_two(bench: Bench, judge: Judge) -> None:
     if third is None or last is None:
         raise AssertionError("the two witnesses did not co-sign the log after a restart")
     judge.story(
-        "aics-witness and our witness co-sign our log, 2 of 2, through growth and a restart of both",
+        "aics-witness and our witness co-sign our log, 2 of 3 with one away, through growth and a restart",
         {
             "the first head": first is not None and first.size == 1,
             "a grown one": second is not None and second.size == 2,
@@ -195,7 +203,7 @@ def _publish_fork(pair: Pair, urls: Urls, copy: Path) -> dict[str, bool]:
         try:
             log.publish(float(PUBLISH_SECONDS))
         except UnavailableError as error:
-            codes = {one.names[0]: (one.code, one.status) for one in failures}
+            codes = {one.names[0]: (one.code, one.status) for one in failures if "away" not in one.names}
             refused[f"a fork that is {word}"] = (
                 error.code == "witness_quorum_not_met" and codes == dict.fromkeys(("peer", "ours"), expected)
             )
@@ -206,11 +214,11 @@ def _publish_fork(pair: Pair, urls: Urls, copy: Path) -> dict[str, bool]:
 
 
 def _check_checkpoint(pair: Pair, urls: Urls, note: bytes, judge: Judge) -> None:
-    """The published note under the policy of both."""
+    """The published note under the policy of 2 of 3."""
     policy = pair.policy(urls)
     lines = note.splitlines(keepends=True)
     judge.both_ways(
-        "`muniment verify` accepts that checkpoint under the policy of both",
+        "`muniment verify` accepts that checkpoint under the policy of 2 of 3",
         lambda one: verifies(pair.bench.write("checkpoint", one), "--policy", policy),
         note,
         {
@@ -247,4 +255,4 @@ def with_other_root(note: str) -> str:
     return note.replace(root, root[:8].swapcase() + root[8:], 1)
 
 
-CHECKS = (check_two_of_two,)
+CHECKS = (check_two_of_three,)

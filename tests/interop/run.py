@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 import peer_go
 import peer_go_log
 import peer_mldsa
+import peer_scales
 import peer_scitt
 import peer_scittles
 import peer_transmute
@@ -61,6 +62,7 @@ PEERS = (
     Peer("@transmute/cose", peer_transmute.install, peer_transmute.CHECKS),
     Peer("aics-witness", peer_witness.install, peer_witness.CHECKS),
     Peer("@noble/post-quantum", peer_mldsa.install, peer_mldsa.CHECKS),
+    Peer("tlog-scales", peer_scales.install, peer_scales.CHECKS),
     Peer("scittles", peer_scittles.install, peer_scittles.CHECKS),
 )
 

@@ -160,6 +160,12 @@ SAME_KEY = [
     ["python/3.10", "Python / 3.10"],
     ["plan/name", "ｐｌａｎ／ｎａｍｅ"],
     ["料金/プラン", "料金 / ﾌﾟﾗﾝ"],
+    ["svc17/region", "svc17Region", "SVC17_REGION", "svc17-region"],
+    ["api2/base-url", "api2/baseURL", "API2_BASE_URL", "api2BaseUrl"],
+    ["user/o-auth2-token", "userOAuth2Token"],
+    ["favourite user colour", "FavouriteUserColour"],
+    ["s3/bucket", "s3Bucket"],
+    ["macOS/version", "macos/version"],
     ["user/iPhone", "user/iphone"],
     ["GitHub/token", "github/token"],
 ]
@@ -206,11 +212,27 @@ def test_a_key_is_named_by_what_it_is_about(key: str, words: set[str]) -> None:
     assert canon.key_words(key) == words
 
 
+def test_a_text_names_the_words_inside_a_word() -> None:
+    assert canon.text_words("AnnDuarte likes GitHub") == {
+        "annduarte",
+        "ann",
+        "duarte",
+        "github",
+        "git",
+        "hub",
+    }
+    assert canon.key_words("annDuarte/city") <= canon.text_words("AnnDuarte: Lisbon")
+
+
 def test_a_text_and_a_key_share_words_across_case_accents_and_plural() -> None:
     assert canon.key_words("café-orders/limit") <= canon.text_words("The CAFES had one order each")
 
 
 STATED = [
+    ("90 days", "the backup job (90 days) is old"),
+    ("415-555-0132", "call (415) 555-0132 now"),
+    ("+351912345678", "call (+351) 912 345 678 or (+351 912 345 679)"),
+    ("+351 912 345 679", "call (+351) 912 345 678 or (+351 912 345 679)"),
     ("eu-west-1", "Note: checkout-api runs in eu-west-1."),
     ("eu-west-1", "region=eu-west-1, zone=a"),
     ("eu-west-1", "is it (EU-WEST-1)?"),
@@ -286,6 +308,34 @@ def test_every_value_is_stated_by_a_sentence_with_it() -> None:
         if not stated(f"It says {value} for now", value)
     ]
     assert missed == []
+
+
+SCRIPTS = [
+    "server",
+    "дом",
+    "الخادم",
+    "שרת",
+    "सर्वर",
+    "σπίτι",
+    "サーバー",
+    "服务器",
+    "서버",
+    "เซิร์ฟเวอร์",
+    "խոսք",
+]
+
+
+@pytest.mark.parametrize("other", SCRIPTS[1:])
+def test_a_word_ends_where_the_script_changes(other: str) -> None:
+    for text, value in (
+        (f"{other}eu-west-1", "eu-west-1"),
+        (f"Lisbon{other}", "Lisbon"),
+        (f"x{other}y", other),
+    ):
+        form = canon.canonical_value(value)
+        assert form in set(canon.spans(text, {canon.word_count(form)}))
+    assert "server" in canon.text_words(f"{other}server")
+    assert "server" in canon.text_words(f"server{other}")
 
 
 @given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=30))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -156,6 +157,9 @@ def test_text_is_read_from_standard_input(
 def test_bad_input_is_named_and_never_repeated(
     capsys: pytest.CaptureFixture[str], home: Path, arguments: tuple[str, ...], code: str | None
 ) -> None:
+    if arguments[:1] != ("import",):
+        cli.main(["init", "--home", str(home)])
+        capsys.readouterr()
     ended = cli.main([*arguments, "--home", str(home), "--json"])
     captured = capsys.readouterr()
     if arguments == ("recall", ""):
@@ -169,6 +173,84 @@ def test_bad_input_is_named_and_never_repeated(
     if arguments[:1] not in (("verify",), ("import",), ("audit",)):
         # A file's name is the caller's own and may be named back; nothing else is.
         assert SECRET not in captured.out + captured.err
+
+
+READING = [
+    ("recall", SECRET),
+    ("get", SECRET),
+    ("history", SECRET),
+    ("provenance", "a" * 26),
+    ("retract", "a" * 26),
+    ("conflicts",),
+    ("resolve", "a" * 26, "--keep", "a" * 26),
+    ("review",),
+    ("status",),
+    ("receipt", "a" * 26),
+    ("opening", "a" * 26),
+    ("forget", "--key", SECRET),
+    ("retention", "--superseded-older-than", "90d"),
+    ("log", "status"),
+    ("log", "publish"),
+]
+
+
+@pytest.mark.parametrize("arguments", READING, ids=" ".join)
+def test_what_reads_makes_no_home(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    for folder in (tmp_path / "mistyped", tmp_path / "empty"):
+        code, answer, said = run(capsys, folder, *arguments)
+        assert (code, answer["error"]["code"]) == (2, "no_home")
+        assert "muniment init" in answer["error"]["message"] and SECRET not in said
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["empty"]
+
+
+def test_a_second_import_says_that_nothing_was_new(
+    capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "facts.jsonl"
+    file.write_text('{"text":"one"}\n{"text":"two"}\n{"text":"one"}\n', "utf-8")
+    first = run(capsys, home, "import", "jsonl", str(file))[1]
+    assert (first["lines"], first["new"], first["known"]) == (3, 3, 0)
+    assert first["outcomes"] == {"stored": 2, "agreed": 1}
+    with file.open("a", encoding="utf-8") as lines:
+        lines.write('{"text":"three"}\n')
+    second = run(capsys, home, "import", "jsonl", str(file))[1]
+    assert (second["lines"], second["new"], second["known"]) == (4, 1, 3)
+    assert second["outcomes"] == {"stored": 1}
+    cli.main(["import", "jsonl", str(file), "--home", str(home)])
+    assert capsys.readouterr().out == "4 lines: 0 new, 4 there already\n"
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EIO])
+def test_only_a_failure_that_may_pass_asks_to_try_again(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+) -> None:
+    real = os.open
+
+    def failing(path: Any, flags: int, *rest: Any, **named: Any) -> int:
+        if flags & os.O_CREAT:
+            raise OSError(number, os.strerror(number))
+        return real(path, flags, *rest, **named)
+
+    assert run(capsys, tmp_path / "home", "init")[0] == 0
+    monkeypatch.setattr(os, "open", failing)
+    expected = 2 if number in (errno.EROFS, errno.EACCES, errno.EPERM) else 3
+    assert run(capsys, tmp_path / "home", "log", "publish")[0] == expected
+    assert run(capsys, tmp_path / "home", "remember", "a fact")[0] == expected
+    assert run(capsys, tmp_path / "another", "init")[0] == expected
+
+
+def test_a_source_is_told_in_the_provenance(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    for more, limited in (((), True), (("--source", "minutes of May"), False)):
+        id = run(capsys, home, "remember", f"a fact {more}", *more)[1]["id"]
+        told = run(capsys, home, "provenance", id)[1]
+        assert ("no_source" in {limit["code"] for limit in told["limits"]}) == limited
+    assert told["origin"]["source"] == "minutes of May"
 
 
 def test_a_home_that_is_a_file_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -161,7 +161,10 @@ def test_a_subject_never_takes_one_whose_name_it_begins(home: wiring.Home) -> No
     [
         {},
         {"all": False},
-        {"key": "a", "subject": "b"},
+        {"id": "a" * 26, "subject": "b"},
+        {"all": True, "subject": "b"},
+        {"key": "a", "identifiers": ["b"]},
+        {"value": "a", "recorded_from": 20, "recorded_until": 20},
         {"id": []},
         {"id": "nonsense"},
         {"id": ["a" * 26, 7]},
@@ -498,13 +501,12 @@ def test_the_guard_of_the_preview_holds_unless_the_confirmation_says_another(hom
 
 def test_old_superseded_facts_go_the_same_way(home: wiring.Home, clock: Clock) -> None:
     week = write_week(home)
-    assert erase.count_superseded(home.parts(), ME, clock.now) == 1
-    answer = erase.erase_superseded(home.parts(), ME, clock.now)
-    assert answer is not None
+    assert home.memory(ME).retention("0s")["matched"] == 1
+    answer = home.memory(ME).retention("0s", apply=True)
     document = manifest_of(home, answer).document
-    assert (answer["erased"], answer["derived"]) == (1, 1)
+    assert (document["scope"]["count"], document["scope"]["derived"]) == (1, 1)
     assert (document["scope"]["kind"], document["basis"]) == ("retention", "retention")
-    assert erase.erase_superseded(home.parts(), ME, clock.now) is None
+    assert home.memory(ME).retention("0s", apply=True)["removed"] == 0
     assert found_in(home, "lives in Elm Street") == set()
     assert home.memory(ME).get("dana/address")["current"] == "Oak Lane"
     assert write(home, "Elm Street!", key="dana/address", value="Elm Street")["reason"] == "echo"
@@ -545,7 +547,8 @@ def test_the_manifest_is_signed_logged_and_says_what_the_tombstone_says(home: wi
     entries = [log.read_entry(index) for index in range(size)]
     assert manifest.tombstone.entry in entries
     with home.parts().store.read() as view:
-        announced = view.event_by_seq(size)
+        links = view.links(range(1, size + 1))
+        announced = view.event_by_seq(next(seq for seq, one in links.items() if one.kind == "manifest"))
         tombstone = view.event(1, manifest.tombstone.commitment)
         erased = [view.event(1, parse_fact_id(week[name]["id"])) for name in ("old", "new", "echo")]
     assert announced is not None and tombstone is not None

@@ -284,7 +284,7 @@ def test_an_opening_is_noted_before_it_is_given(home: wiring.Home) -> None:
     answer = forget(home, subject=DANA)
     manifest = manifest_of(home, answer)
     assert manifest.document["recipients"] == [
-        {"recipient": recipient, "told": False} for _, recipient, _ in rows
+        {"recipient": recipient, "told": False, "kind": "opening", "count": 1} for _, recipient, _ in rows
     ]
     assert manifest.document["scope"]["openings"] == answer["openings"] == 3
     assert "openings_given" in manifest.document["limits"]

@@ -378,3 +378,14 @@ def timed(write: Proposal, view: Known) -> float:
     for _ in range(50):
         guard.decide(write, replace(view))
     return (time.process_time() - started) / 50
+
+
+def test_a_thing_named_after_its_old_value_may_be_told_of() -> None:
+    """Café Zoë is called Café Noé: that says the name it had only as the record itself does."""
+    retired = canon.canonical_value("Café Zoë")
+    active = [("Correction: Café Zoë is called Café Noé", "Café Noé")]
+    words = canon.key_words("cafe/name")
+    assert not guard.states("Note: Café Zoë is called Café Noé.", retired, words, active)
+    assert guard.states("Note: Café Zoë is called Café Zoë.", retired, words, active)
+    plain = [("the café is called Café Noé", "Café Noé")]
+    assert guard.states("The café is called Café Zoë, and was Café Noé", retired, words, plain)

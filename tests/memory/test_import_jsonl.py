@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memory.import_jsonl import Line, parse_lines, remember_lines
-from tlog.errors import MalformedError, UnavailableError
+from tlog.errors import MalformedError, RefusedError, UnavailableError
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
@@ -78,6 +78,11 @@ class Recorder:
 
     def __init__(self, answers: Iterator[Any]) -> None:
         self.answers = answers
+        self.asked: list[str] = []
+
+    def has_request(self, idempotency_key: str) -> bool:
+        self.asked.append(idempotency_key)
+        return self.asked.count(idempotency_key) > 1
 
     def remember(self, **_: Any) -> dict[str, Any]:
         answer = next(self.answers)
@@ -95,6 +100,17 @@ def test_report_counts_outcomes_and_says_what_was_not_taken() -> None:
     assert [one["line"] for one in report["not_taken"]] == [2, 3]
     assert report["lines"] == 4
     assert steps == [1, 2, 3, 4]
+
+
+def test_what_was_there_already_is_told_from_what_is_new() -> None:
+    recorder = Recorder(
+        iter(["stored", "refused", "stored", RefusedError("is erased", code="erased"), "held"])
+    )
+    remember_lines(parse_lines([b'{"text":"a"}', b'{"text":"b"}']), lambda _: recorder, lambda _: None)
+    again = parse_lines([b'{"text":"a"}', b'{"text":"b"}', b'{"text":"c"}'])
+    report = remember_lines(again, lambda _: recorder, lambda _: None).describe()
+    assert (report["new"], report["known"], report["erased"]) == (1, 2, 1)
+    assert (report["outcomes"], report["not_taken"]) == ({"held": 1}, [])
 
 
 def test_a_temporary_failure_stops_the_run() -> None:

@@ -276,13 +276,14 @@ def test_what_a_thief_signs_with_an_old_key_is_found(world: Witnessed, root: Any
     world.clock.pass_day()
     config = world.home.config
     forged = sign_statement(thief, config.issuer, config.subject, b"c" * 32)
-    world.home.log().append([forged])
+    (index,) = world.home.log().append([forged])
     world.home.publish()
     assert "KEY_NOT_VALID" in world.codes()
     log = world.home.log()
+    path = log.prove_inclusion(index, log.head().size)
     from tlog.proof import TlogProof, format_proof
 
-    proof = TlogProof(1, log.prove_inclusion(1, 2), log.checkpoint() or b"", forged)
+    proof = TlogProof(index, path, log.checkpoint() or b"", forged)
     verdict = world.verdict(format_proof(proof))
     assert {claim.code for claim in verdict.failed} == {"key_not_valid"}
 

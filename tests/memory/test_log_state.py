@@ -34,8 +34,9 @@ def me(home: Home) -> Memory:
 
 
 @pytest.fixture
-def ask_witness(home: Home, tmp_path: Path) -> Callable[..., None]:
-    """Sets a policy with a witness of this name, that cosigns or does not."""
+def ask_witness(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sets a policy with a witness of this name, that cosigns or does not, and has no other head."""
+    monkeypatch.setattr(wiring, "_witnessed_heads", lambda policy, origin: [])
 
     def ask(name: str = "one", *, up: bool = True) -> None:
         cosigner = make_cosigner_key(tmp_path / "witness" / f"{name}-{up}.key", f"witness.example/{name}")

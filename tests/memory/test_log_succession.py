@@ -217,6 +217,9 @@ def test_a_succession_that_was_cut_short_is_completed(
         patched.setattr(succession, step, stopping)
         with pytest.raises(Stop):
             Operator(home).succeed(None, 5)
+        if home.log().frozen() is not None and not home.config.frozen:
+            with pytest.raises(RefusedError, match="goes on with muniment log succeed"):
+                home.publish()
     home.close()
     home = open_home(tmp_path / "home")
     three = remember(home, "three")

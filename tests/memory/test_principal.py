@@ -38,20 +38,22 @@ def test_as_refuses_what_names_nobody(text: str) -> None:
         principal.parse_as(text)
 
 
-@pytest.mark.parametrize("name", ["", "*", "x" * 257, "a\0b", "a\ud800", 7, None])
+@pytest.mark.parametrize("name", ["", "*", "x" * 257, "a\ud800", 7, None])
 def test_refuses_what_cannot_be_a_name(name: object) -> None:
     with pytest.raises(MalformedError, match="agent"):
         principal.check_name("agent", name)
 
 
-@pytest.mark.parametrize("name", ["x" * 256, "ünïcødé 名前", "../etc/passwd", "a'; drop", "%", " "])
+@pytest.mark.parametrize(
+    "name", ["x" * 256, "ünïcødé 名前", "../etc/passwd", "a'; drop", "%", " ", "**", "a\0b"]
+)
 def test_names_are_opaque(name: str) -> None:
     assert principal.check_name("agent", name) == name
 
 
 def test_a_message_never_repeats_the_name() -> None:
     with pytest.raises(MalformedError) as caught:
-        principal.check_name("client", "secret-name\0")
+        principal.check_name("client", "secret-name\ud800")
     assert "secret" not in str(caught.value)
 
 

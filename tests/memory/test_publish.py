@@ -174,7 +174,10 @@ def test_a_kill_inside_the_log_is_resumed_and_never_doubled(tmp_path: Path, step
         assert_store_and_log_agree(again)
 
 
-def test_the_quorum_comes_before_the_public_checkpoint(home: wiring.Home, tmp_path: Path) -> None:
+def test_the_quorum_comes_before_the_public_checkpoint(
+    home: wiring.Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wiring, "_witnessed_heads", lambda policy, origin: [])
     witness = Witness(tmp_path / "witness")
     home.cosign_of = witness.of
     home.set_policy(witness.policy_text)

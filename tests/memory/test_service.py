@@ -192,6 +192,19 @@ def test_a_retracted_value_stays_retired(me: Memory) -> None:
     refused(me)
 
 
+def test_retracting_what_was_true_earlier_leaves_what_is_true_now(me: Memory) -> None:
+    """The earlier span of a value is retracted; the same value holds now, and is neither retracted nor refused."""
+    me.remember("it runs in eu-west-1", key="svc/region", value="eu-west-1", valid_from="2024-01-01T00:00:00Z")
+    earlier = me.remember(
+        "it ran in eu-west-1", key="svc/region", value="eu-west-1",
+        valid_from="2020-01-01T00:00:00Z", valid_until="2021-01-01T00:00:00Z",
+    )  # fmt: skip
+    assert earlier["outcome"] == "history"
+    assert me.retract(earlier["id"])["status"] == "retracted"
+    assert me.get("svc/region")["current"] == "eu-west-1"
+    assert me.remember("still eu-west-1", key="svc/region", value="eu-west-1")["outcome"] == "agreed"
+
+
 def test_many_values_stand_side_by_side(me: Memory) -> None:
     for drink in ("tea", "coffee"):
         assert me.remember(f"likes {drink}", key="likes", value=drink, many=True)["outcome"] == "stored"

@@ -28,7 +28,7 @@ MAY_SCAN = (
 WITHOUT_TENANT = re.compile(
     r"WHERE e?\.?seq = |WHERE commitment|entry_index|max\(seq\)|count\(\*\) FROM events|FROM meta|INTO |"
     r"WHERE id = |WHERE number = |name_tag = |FROM tenants WHERE name |expires_at <= |a\.seq = \?|FROM erasures|"
-    r"sqlite_schema|WHERE e\.seq IN|"
+    r"sqlite_schema|WHERE e\.seq IN|FROM backups|"
     r"DELETE FROM (facts|contents) WHERE seq|UPDATE (erasures|ledger)|search MATCH|FROM search_idx|FROM temp\.words"
 )
 
@@ -84,6 +84,10 @@ def use(home: Home) -> None:
     me.retract(held["id"])
     me.discard(me.remember("maybe e", key="other", value="e", provisional=True)["id"])
     me.status()
+    grant = me.grant("reader")["id"]
+    home.memory(Principal("acme", "reader", "desk", SCOPES)).get("k", owner="ops")
+    me.grants()
+    me.revoke(grant)
     home.publish()
     me.provenance(first["id"])
     me.opening(first["id"])

@@ -20,6 +20,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from auditor.residue import ScanResult
 from memory import layout, wiring
 from memory.config import Config, format_config
+from memory.home_names import KEY_LIST
+from memory.key_list import first_key_list
 from memory.principal import owner_from_environment
 from memory.rows import EventRow
 from memory.scan_process import PagesResult
@@ -166,6 +168,7 @@ def _make_home(folder: Path, cosigner: KeyCosigner) -> None:
     )
     files = DirectoryStorage(folder)
     files.replace(layout.CONFIG, format_config(CONFIG))
+    files.replace(KEY_LIST, first_key_list(folder, CONFIG))
     layout.write_policy(files, folder, CONFIG, layout.own_policy(policy, vkey))
 
 

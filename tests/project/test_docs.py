@@ -347,14 +347,24 @@ def test_readme_if_you_check_one_proof(shell: Shell) -> None:
 @pytest.mark.xdist_group("readme")
 def test_readme_if_you_audit_erasure(shell: Shell) -> None:
     shell.run("muniment log trust > trust.toml")
-    preview, confirm, publish, audit = commands_below("## If you audit erasure")
+    lines = commands_below("## If you audit erasure")
+    preview, confirm, *further = (line for line in lines if line.startswith("muniment forget "))
+    *then, audit = (line for line in lines if not line.startswith("muniment forget "))
     (token,) = re.findall(r"--confirm (\S+)$", shell.run(preview))
-    # Whether somebody else's facts name the person is told by the state, and then by the exit code too.
-    said = shell.run(confirm.replace("TOKEN", token), (0, 1))
-    assert "state closed_" in said and "residue: result clean" in said
-    shell.run(publish)
+    # In the example's week a fact about somebody else names her: it is kept, and the answer says how to go on.
+    said = shell.run(confirm.replace("TOKEN", token), (1,))
+    assert "state closed_partial" in said and "residue: result clean" in said
+    ((to_go_on, kept),) = re.findall(
+        r"^to erase them, too: (muniment forget --id (\S+))$", said, re.MULTILINE
+    )
+    told = [line.replace(" ID", f" {kept}") for line in further] or [to_go_on, f"{to_go_on} --confirm TOKEN"]
+    assert len(told) == 2
+    (token,) = re.findall(r"--confirm (\S+)$", shell.run(told[0]))
+    assert "state closed_complete" in shell.run(told[1].replace("TOKEN", token))
+    for line in then:
+        shell.run(line)
     assert shell.run(audit).startswith("CLEAN")
-    assert (shell.home / "log" / "erasures" / "1.cose").is_file()
+    assert (shell.home / "log" / "erasures" / "2.cose").is_file()
 
 
 @pytest.mark.xdist_group("readme")

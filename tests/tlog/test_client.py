@@ -323,6 +323,24 @@ def test_a_url_is_read_with_and_without_compression(signer: NoteSigner, policy: 
         assert client._read("tile/0/999") is None
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        gzip.compress(b"\0" * 32) + b"junk",
+        gzip.compress(b"\0" * 32) + gzip.compress(b"\0" * 32),
+        gzip.compress(b"\0" * 32)[:-4],
+    ],
+    ids=["junk behind", "two members", "cut"],
+)
+def test_an_answer_is_one_whole_gzip_member(body: bytes) -> None:
+    with (
+        served(lambda path: (200, {"Content-Encoding": "gzip"}, body)) as url,
+        closing(UrlReader(url)) as read,
+        pytest.raises(UnavailableError, match="damaged gzip"),
+    ):
+        read("tile/0/000.p/1")
+
+
 def test_a_hostile_server_cannot_fill_the_memory(policy: Policy) -> None:
     bomb = gzip.compress(b"\0" * (64 << 20))
 

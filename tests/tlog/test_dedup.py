@@ -207,3 +207,90 @@ def test_an_index_of_another_layout_is_thrown_away(tmp_path: Path) -> None:
     add(index, 0, 5)
     assert index.find([identity(4)]) == {identity(4): 4}
     index.close()
+
+
+# Damage
+
+
+def built(path: Path, monkeypatch: pytest.MonkeyPatch) -> FileIndex:
+    """An index of 50 identities, of which 40 are settled, closed."""
+    monkeypatch.setattr(dedup, "RECENT", 40)
+    index = FileIndex(path)
+    add(index, 0, 40)
+    add(index, 40, 50)
+    assert index.head() == head(50)
+    index.close()
+    return index
+
+
+DAMAGE = {
+    "a flipped byte of an identity": "UPDATE known SET identities = x'00' || substr(identities, 2) WHERE first = 40",
+    "a flipped byte of a settled one": "UPDATE known SET identities = x'00' || substr(identities, 2) WHERE first = 0",
+    "an altered identity": "UPDATE known SET identities = CAST(zeroblob(32) || substr(identities, 33) AS BLOB)"
+    " WHERE first = 0",
+    "identities gone": "DELETE FROM known WHERE first = 40",
+    "a value that is cut": "UPDATE known SET identities = x'00' WHERE first = 0",
+    "another key": "UPDATE settled SET key = key + 1 WHERE entry_index = 5",
+    "another place": "UPDATE settled SET entry_index = 50 WHERE entry_index = 5",
+    "a key gone": "DELETE FROM settled WHERE entry_index = 39",
+    "a filter that is cut": "UPDATE filter SET bits = x'00'",
+    "a filter with nothing in it": f"UPDATE filter SET bits = zeroblob({1 << 21})",
+    "no filter": "DELETE FROM filter",
+    "no root": "UPDATE indexed SET root = NULL",
+    "a size that is none": "UPDATE indexed SET size = 'abc'",
+    "a size that is another": "UPDATE indexed SET size = 51",
+    "no sums": "UPDATE indexed SET sums = NULL",
+    "an older layout": "ALTER TABLE indexed DROP COLUMN sums",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
+def test_a_damaged_index_is_thrown_away_when_it_is_opened(
+    damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = built(tmp_path / "i.sqlite", monkeypatch)
+    connection = apsw.Connection(str(tmp_path / "i.sqlite"))
+    connection.execute(damage)
+    connection.close()
+    assert index.head() == EMPTY_HEAD
+    add(index, 0, 50)
+    assert index.find([identity(5), identity(45)]) == {identity(5): 5, identity(45): 45}
+    index.close()
+
+
+def test_a_sound_index_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = built(tmp_path / "i.sqlite", monkeypatch)
+    assert index.head() == head(50)
+    index.close()
+
+
+def test_a_folder_in_the_place_of_the_index_is_an_error_that_says_so(tmp_path: Path) -> None:
+    (tmp_path / "i.sqlite").mkdir()
+    index = FileIndex(tmp_path / "i.sqlite")
+    for call in (index.head, lambda: index.find([identity(1)]), lambda: add(index, 0, 1)):
+        with pytest.raises(UnavailableError) as caught:
+            call()
+        # With a number of the operating system: nothing that a service has to end for.
+        assert "errno" in caught.value.fields
+
+
+@pytest.mark.parametrize("error", [apsw.FullError, apsw.IOError, apsw.ReadOnlyError])
+def test_a_fault_of_the_disk_may_be_tried_again(
+    error: type[apsw.Error], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = FileIndex(tmp_path / "i.sqlite")
+    add(index, 0, 5)
+
+    def fail(*_: object) -> None:
+        raise error("of the disk")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dedup, "read_meta", fail)
+        patch.setattr(dedup, "parse_meta", fail)
+        for call in (index.head, lambda: index.find([identity(1)]), lambda: add(index, 5, 6)):
+            with pytest.raises(UnavailableError) as caught:
+                call()
+            assert "errno" in caught.value.fields
+    add(index, 5, 6)
+    assert index.find([identity(5)]) == {identity(5): 5}
+    index.close()

@@ -124,6 +124,53 @@ def test_a_stray_file_that_disagrees_is_found(log: Log, path: str, data: bytes) 
     assert caught.value.fields["path"] == path
 
 
+@pytest.mark.parametrize("path", ["tile/0/002.p/188", "tile/entries/002.p/188"])
+def test_the_tiles_of_the_public_size_are_checked_though_the_log_went_on(
+    settings: LogSettings, path: str
+) -> None:
+    log = Log(MemoryStorage(), MemoryStorage(), settings)
+    log.append(entries(0, 700))
+    log.publish(5)
+    log.append(entries(700, 710))
+    log.recover()
+    assert fsck(log.public, log.private).size == 710
+    log.public.remove([path])
+    with pytest.raises(VerificationError) as caught:
+        fsck(log.public, log.private)
+    assert caught.value.fields["path"] == path
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        ("tile/0/300", b"\1" * 8192),
+        ("tile/0/257.p/45", None),
+        ("tile/entries/258", b"\0\1x" * 256),
+        ("tile/3/000", b"\1" * 8192),
+        ("tile/1/001.p/2", None),
+    ],
+)
+def test_a_file_in_the_way_of_growth_is_found(log: Log, path: str, data: bytes | None) -> None:
+    if data is None:  # more hashes than there are, the first ones as they should be
+        narrower = path.replace("p/45", "p/44").replace("p/2", "p/1")
+        data = (log.public.read(narrower) or b"") + b"\1" * 32
+    log.public.create(path, data)
+    with pytest.raises(VerificationError) as caught:
+        fsck(log.public, log.private)
+    assert caught.value.fields["path"] == path
+
+
+def test_tiles_that_a_crash_left_before_they_were_counted_are_none_in_the_way(log: Log) -> None:
+    log.append(entries(SIZE, SIZE + 300))
+    integrated = log.private.read("integrated") or b""
+    staged = {name: log.private.read(name) or b"" for name in log.private.names("staging/")}
+    log.recover()
+    log.private.replace("integrated", integrated)
+    for name, data in staged.items():
+        log.private.create(name, data)
+    assert fsck(log.public, log.private).size == SIZE + 300
+
+
 def test_partial_tiles_of_earlier_sizes_may_stay(log: Log) -> None:
     whole = log.public.read("tile/0/257.p/44") or b""
     log.public.create("tile/0/257.p/43", whole[: 43 * 32])

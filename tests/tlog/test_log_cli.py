@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tlog.ascii import encode_base64
-from tlog.cli import add_log_commands, run_log
+from tlog.cli import add_log_commands, add_verify_command, run_log, run_verify
 from tlog.errors import MalformedError, UnavailableError, VerificationError
 from tlog.log import Log, LogSettings
 from tlog.note import SignatureType
@@ -40,6 +44,9 @@ class TestHome:
 
     def log(self) -> Log:
         return self._log
+
+    def frozen_logs(self) -> tuple[Log, ...]:
+        return ()
 
     def publish(self, deadline_seconds: float) -> Mapping[str, Any]:
         self._log.append(self.outbox)
@@ -141,8 +148,67 @@ def test_fsck_names_a_damaged_file(run: Run, home: TestHome) -> None:
     assert text == "whole: 2 entries, 2 files\n"
     assert (document["size"], document["published_size"]) == (2, 2)
     home.log().public.replace("tile/entries/000.p/2", b"\0\3one\0\3twO")
-    with pytest.raises(VerificationError):
+    with pytest.raises(VerificationError, match=r"tile/entries/000\.p/2") as caught:
         run("fsck")
+    assert caught.value.fields["path"] == "tile/entries/000.p/2"
+
+
+@pytest.mark.parametrize("command", ["publish", "status", "fsck"])
+def test_says_that_no_witness_has_to_cosign(
+    command: str,
+    home: TestHome,
+    seed_signer: Callable[[str, int, int], Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    parser = argparse.ArgumentParser()
+    add_log_commands(parser.add_subparsers())
+    args = parser.parse_args(["log", command])
+    args.json = False
+    assert run_log(args, home) == 0
+    assert "no witness has to cosign this log" in capsys.readouterr().err
+    witness = seed_signer("witness.example/w", SignatureType.COSIGNATURE_ED25519, 2).verifier_key.vkey
+    home._policy = parse_policy(f"log {home.log_vkey()}\nwitness w {witness}\nquorum w\n")
+    if command == "status":
+        assert run_log(args, home) == 0
+        assert capsys.readouterr().err == ""
+
+
+def test_fsck_looks_at_the_logs_before_this_one_and_names_which(
+    run: Run, home: TestHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("publish")
+    old = Log(MemoryStorage(), MemoryStorage(), home.log().settings)
+    old.append([b"an older entry"])
+    old.publish(5)
+    monkeypatch.setattr(home, "frozen_logs", lambda: (old,))
+    text, document = run("fsck")
+    assert f"whole: 1 entries, 2 files ({ORIGIN}, ended)" in text
+    assert document["frozen"][0]["size"] == 1
+    old.public.remove(["tile/0/000.p/1"])
+    with pytest.raises(VerificationError, match=r"tile/0/000\.p/1"):
+        run("fsck")
+
+
+def test_fsck_counts_what_stands_twice(
+    home: TestHome, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    twice = Log(home.log().public, home.log().private, replace(home.log().settings, identify=fresh))
+    twice.append([b"one", b"one", b"two"])
+    home.log().publish(5)
+    parser = argparse.ArgumentParser()
+    add_log_commands(parser.add_subparsers())
+    args = parser.parse_args(["log", "fsck"])
+    args.json = False
+    assert run_log(args, home) == 1
+    assert "1 entries stand in the log twice" in capsys.readouterr().out
+
+
+COUNTER = count()
+
+
+def fresh(entry: bytes) -> bytes:
+    """An identity that no entry had before: what a log forgot that it has."""
+    return sha256(b"%d" % next(COUNTER)).digest()
 
 
 def test_fsck_holds_the_checkpoint_against_the_policy(
@@ -154,3 +220,24 @@ def test_fsck_holds_the_checkpoint_against_the_policy(
     with pytest.raises(VerificationError) as caught:
         run("fsck")
     assert caught.value.code == "log_signature"
+
+
+def test_a_pipe_or_a_missing_file_keeps_no_other_from_its_verdict(
+    home: TestHome, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home.publish(5)
+    (tmp_path / "checkpoint").write_bytes(home.log().checkpoint() or b"")
+    os.mkfifo(tmp_path / "pipe")
+    names = [str(tmp_path / name) for name in ("pipe", "checkpoint", "nothing")]
+    parser = argparse.ArgumentParser()
+    add_verify_command(parser.add_subparsers())
+    args = parser.parse_args(["verify", *names, "--log-key", home.log_vkey()])
+    args.json = True
+    assert run_verify(args) == 2
+    found = {one["file"]: one for one in json.loads(capsys.readouterr().out)["files"]}
+    assert [found[name]["holds"] for name in names] == [False, True, False]
+    assert "no regular file" in found[names[0]]["failed"][0]["text"]
+    args = parser.parse_args(["verify", names[0], "--log-key", home.log_vkey()])
+    args.json = True
+    with pytest.raises(MalformedError, match="no regular file"):
+        run_verify(args)

@@ -228,6 +228,32 @@ def test_root_and_frontier_of_every_size() -> None:
             grown = grown.append(LEAVES[size])
 
 
+@pytest.mark.parametrize("hundred", [1, 2, 3])
+def test_every_proof_of_every_size_up_to_300_is_that_of_the_slow_tree(hundred: int) -> None:
+    for size in range(100 * hundred - 99, 100 * hundred + 1):
+        for index in range(size):
+            assert list(prove_inclusion(index, size, read)) == path(index, 0, size)
+        for old_size in range(1, size + 1):
+            assert list(prove_consistency(old_size, size, read)) == subproof(0, old_size, 0, size, True)
+
+
+@pytest.mark.parametrize("hundred", [1, 2, 3])
+def test_proofs_of_the_slow_tree_are_verified_at_every_size_up_to_300(hundred: int) -> None:
+    for size in range(100 * hundred - 99, 100 * hundred + 1):
+        root = mth(0, size)
+        for index in {0, size - 1, size // 2, size * 7 // 11, split(size) - 1} & set(range(size)):
+            proof = path(index, 0, size)
+            verify_inclusion(index, size, LEAVES[index], proof, root)
+            for wrong in ([*proof, OTHER], proof[:-1] if proof else [OTHER]):
+                with pytest.raises(VerificationError):
+                    verify_inclusion(index, size, LEAVES[index], wrong, root)
+        for old_size in {1, size, size - 1, size // 2, size * 7 // 11, split(size)} & set(range(1, size + 1)):
+            shown = subproof(0, old_size, 0, size, True)
+            verify_consistency(old_size, size, mth(0, old_size), root, shown)
+            with pytest.raises(VerificationError):
+                verify_consistency(old_size, size, mth(0, old_size), root, [*shown, OTHER])
+
+
 def test_every_inclusion_proof_up_to_65_and_the_edges_up_to_300() -> None:
     for size in range(1, LARGEST + 1):
         indexes = range(size) if size <= 65 else {0, 1, size // 2, size & ~1, size - 1} - {size}

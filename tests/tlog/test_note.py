@@ -516,3 +516,53 @@ def test_errors_repeat_no_content() -> None:
     with pytest.raises(Error) as raised:
         parse_vkey("secret+secret+secret")
     assert "secret" not in raised.value.message
+
+
+# ECDSA, which is read and never signed with
+
+
+def ecdsa_key(curve: Any = None) -> tuple[Any, bytes]:
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    private = ec.derive_private_key(0x1234567, curve or ec.SECP256R1())
+    public = private.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return private, public
+
+
+def ecdsa_line(private: Any, name: str, key_id: bytes, text: str) -> SignatureLine:
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    return SignatureLine(name, key_id, private.sign(text.encode(), ECDSA(SHA256())))
+
+
+def test_an_ecdsa_signature_is_verified() -> None:
+    from hashlib import sha256
+
+    private, public = ecdsa_key()
+    key = make_verifier_key("rekor.example", SignatureType.ECDSA, public)
+    # Of these the id follows from the key alone, whatever its name.
+    assert key.key_id == sha256(public).digest()[:4]
+    assert parse_vkey(key.vkey) == key
+    line = ecdsa_line(private, "rekor.example", key.key_id, TEXT)
+    assert open_note(Note(TEXT, (line,)), [key])[0].key == key
+    for changed in (
+        Note(TEXT + "more\n", (line,)),
+        Note(TEXT, (SignatureLine(line.name, line.key_id, line.signature + b"\0"),)),
+        Note(TEXT, (SignatureLine(line.name, line.key_id, b"\0" * 64),)),
+    ):
+        with pytest.raises(VerificationError):
+            open_note(changed, [key])
+
+
+def test_an_ecdsa_key_is_p256_in_its_one_form() -> None:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    _, public = ecdsa_key()
+    for bad in (b"", public[:-1], public + b"\0", public[-65:], ecdsa_key(ec.SECP384R1())[1], b"0" * 2000):
+        with pytest.raises(MalformedError):
+            make_verifier_key("rekor.example", SignatureType.ECDSA, bad)
+    vkey = make_verifier_key("rekor.example", SignatureType.ECDSA, public).vkey
+    with pytest.raises(MalformedError, match="key id"):
+        parse_vkey(vkey.replace(vkey.split("+")[1], "00000000"))

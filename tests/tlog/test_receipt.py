@@ -26,6 +26,7 @@ from tlog.cose import (
     encode_sign1,
     make_signer,
     sig_structure,
+    sign1_detached,
 )
 from tlog.errors import Error, MalformedError, VerificationError
 from tlog.receipt import (
@@ -460,3 +461,38 @@ def test_hostile_receipts(vectors: Path) -> None:
             with pytest.raises(Error, match=reason):
                 verify_receipt(receipt, entry, key)
     assert not reasons
+
+
+# Labels of drafts (reference sheet scitt, 1.2)
+
+LEGACY = (13, 391, 392, 393, -111, -222, -6800, -6801, -6802)
+
+
+@pytest.mark.parametrize("label", LEGACY)
+@pytest.mark.parametrize("bucket", ["protected", "unprotected"])
+def test_a_receipt_with_a_label_of_a_draft_is_refused(label: int, bucket: str) -> None:
+    entry = sign_statement(SIGNER, ISSUER, SUBJECT, b"\1" * 32)
+    leaf = merkle.leaf_hash(entry)
+    proofs = {396: {-1: [cbor.encode([1, 0, []])]}}
+    claims = {15: {1: ISSUER, 2: SUBJECT}, 395: 1}
+    good = sign1_detached(SIGNER, claims, leaf, unprotected=proofs)
+    assert verify_receipt(good, entry, SIGNER.key).size == 1
+    more = {label: {-1: [cbor.encode([1, 0, []])]}}
+    if bucket == "protected":
+        receipt = sign1_detached(SIGNER, {**claims, **more}, leaf, unprotected=proofs)
+    else:
+        receipt = sign1_detached(SIGNER, claims, leaf, unprotected={**proofs, **more})
+    with pytest.raises(MalformedError, match="draft"):
+        verify_receipt(receipt, entry, SIGNER.key)
+
+
+def test_a_receipt_of_a_draft_alone_is_refused() -> None:
+    entry = sign_statement(SIGNER, ISSUER, SUBJECT, b"\1" * 32)
+    receipt = sign1_detached(
+        SIGNER,
+        {15: {1: ISSUER, 2: SUBJECT}, -111: 1},
+        merkle.leaf_hash(entry),
+        unprotected={-222: {-1: [cbor.encode([1, 0, []])]}},
+    )
+    with pytest.raises(MalformedError):
+        verify_receipt(receipt, entry, SIGNER.key)

@@ -180,6 +180,17 @@ def test_each_refusal_has_its_reason() -> None:
     assert code_of(envelope(1), Registration(1, ())) == "issuer_unknown"
 
 
+@pytest.mark.parametrize("label", sorted(cose.LEGACY_LABELS))
+def test_a_statement_with_a_label_of_a_draft_is_refused(label: int) -> None:
+    headers = {15: {1: ISSUER, 2: "s"}, 258: -16}
+    assert judge(cose.sign1(SIGNER, headers, b"\1" * 32), RULES)
+    for value in (1, -16, "text/plain", {1: "x"}):
+        with pytest.raises(MalformedError, match="draft"):
+            judge(cose.sign1(SIGNER, {**headers, label: value}, b"\1" * 32), RULES)
+    with pytest.raises(MalformedError, match="draft"):
+        judge(cose.sign1(SIGNER, headers, b"\1" * 32, unprotected={label: 1}), RULES)
+
+
 def test_a_key_of_another_type_or_algorithm_is_refused() -> None:
     # The same Ed25519 key, registered for EdDSA alone, and a statement that says Ed25519.
     assert code_of(envelope(1, ed25519_signer(1, ED25519))) == "algorithm"

@@ -17,10 +17,11 @@ import threading
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -33,6 +34,7 @@ from tlog.cose import make_signer
 from tlog.errors import MalformedError, RefusedError, UnavailableError, VerificationError
 from tlog.file_cache import FileCache
 from tlog.fsck import fsck
+from tlog.intake import Accepted
 from tlog.keys import make_cose_key, make_log_key
 from tlog.log import Log, LogSettings
 from tlog.metrics import Metrics
@@ -368,15 +370,15 @@ def test_metrics_say_what_the_operator_wants_to_know(
         "muniment_log_published_size 2",
         'muniment_log_statements_total{outcome="registered"} 1',
         'muniment_log_statements_total{outcome="bad_input"} 1',
-        'muniment_witness_cosigned_timestamp_seconds{witness="here"} 1790000000',
+        'muniment_log_witness_cosigned_timestamp_seconds{witness="here"} 1790000000',
         'muniment_http_requests_total{method="POST",status="202"} 1',
         'muniment_http_requests_total{method="POST",status="400"} 1',
     } <= lines
     for name in ("publish_seconds_count", "published_timestamp_seconds"):
         assert f"\nmuniment_log_{name} " in text
-    assert 'muniment_witness_answers_total{witness="here",outcome="cosigned"}' in text
-    assert 'muniment_witness_answers_total{witness="away",outcome="missing"}' in text
-    assert "muniment_witness_round_seconds_count" in text
+    assert 'muniment_log_witness_answers_total{witness="here",outcome="cosigned"}' in text
+    assert 'muniment_log_witness_answers_total{witness="away",outcome="missing"}' in text
+    assert "muniment_log_witness_round_seconds_count" in text
     # What is submitted, and by whom, is nobody's business here.
     assert ISSUER not in text
     assert "subject" not in text
@@ -750,7 +752,9 @@ def test_refuses_to_serve_what_was_not_meant(
     tmp_path: Path, options: list[str], code: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from memory.cli import main
+    from memory.wiring import init_home
 
+    init_home(tmp_path / "home").close()
     assert main(["log", "serve", *options, "--home", str(tmp_path / "home"), "--json"]) in (1, 2)
     assert json.loads(capsys.readouterr().out)["error"]["code"] == code
 
@@ -778,3 +782,45 @@ def test_a_registration_file_with_the_own_issuers_keys_is_refused(
     arguments = ["log", "serve", "--listen", "127.0.0.1:0", "--registration", str(file), "--home", str(home)]
     assert main([*arguments, "--json"]) == 2
     assert "own issuer" in json.loads(capsys.readouterr().out)["error"]["message"]
+
+
+# Threads that end
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("place", ["intake", "publisher"])
+def test_a_thread_that_dies_of_a_fault_ends_the_process(
+    serve: Serve, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = threading.Event()
+
+    def fault(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError
+
+    with serve(cadence=Cadence(0.05, 3600.0), on_fatal=ended.set) as world:
+        assert world.get("/readyz").status_code == 200
+        if place == "intake":
+            monkeypatch.setattr(world.service._intake, "_take", fault)
+            waiting: Future[Accepted] = Future()
+            world.service._intake._queue.put(cast(Any, SimpleNamespace(accepted=waiting)))
+        else:
+            monkeypatch.setattr(world.service, "_is_due", fault)
+            world.service._publisher._is_due = fault
+        assert ended.wait(20)
+        assert world.service.fatal is not None
+        assert world.service.fatal.code == "thread_ended"
+        deadline = time.monotonic() + 20
+        while world.get("/readyz").status_code != 503:  # what is ready is looked at once in a while
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_a_log_that_another_took_the_place_of_is_no_longer_served(serve: Serve) -> None:
+    ended = threading.Event()
+    with serve(cadence=Cadence(0.05, 3600.0), publish=None, on_fatal=ended.set) as world:
+        world.log.append([statement(1)])
+        world.publish()
+        world.log.freeze()  # by another process, and nothing is left to publish
+        assert ended.wait(20)
+        assert world.service.fatal is not None
+        assert world.service.fatal.code == "frozen"

@@ -192,7 +192,7 @@ def test_a_witness_whose_key_is_in_an_ssh_agent(
     import shutil
 
     if not (shutil.which("ssh-agent") and shutil.which("ssh-add")):
-        pytest.skip("no ssh-agent and ssh-add here")
+        pytest.skip("needs ssh-agent and ssh-add")
     socket_path, key = tmp_path / "a.sock", tmp_path / "id"
     agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(socket_path)], stdout=subprocess.DEVNULL)
     try:
@@ -450,7 +450,7 @@ def test_compare_remembers_what_it_saw_itself(
         witnesses.serve(name, fork, 25)
     (found,) = answer(*options, code=1)["logs"]
     (split,) = found["splits"]
-    assert split["smaller"]["seen_by"] == ["itself, earlier"]
+    assert split["smaller"]["seen_by"] == ["itself (earlier)"]
     assert (split["kind"], split["smaller"]["size"]) == ("not_extended", 20)
 
 

@@ -22,6 +22,7 @@ from witness.client import (
     ask_witnesses,
     collect_cosignatures,
     fetch_heads,
+    hear_heads,
     make_cosign,
 )
 from witness.decide import Refuse
@@ -435,6 +436,31 @@ def test_a_hung_witness_delays_nobody_beyond_the_deadline(peers: Peers, raw_peer
     assert_no_exchange_is_left(within_seconds=2 * SHORT)
 
 
+@pytest.mark.parametrize(
+    ("quorum", "expected"),
+    [
+        ("all", {"w0": "cosigned", "w1": "refused", "w2": "late"}),
+        ("any", {"w0": "cosigned", "w2": "missing"}),
+    ],
+)
+def test_each_witness_is_heard_of_once_with_its_outcome(
+    peers: Peers, raw_peer: Any, quorum: str, expected: dict[str, str]
+) -> None:
+    """Once though the first one is asked twice, for it has an older head than was thought."""
+    peers.add_honest(5)
+    if "w1" in expected:
+        peers.add(peers.sim.reply(500))
+    else:
+        peers.add_honest(9)
+    peers.add(None, url=raw_peer(hang))
+    heard = peers.ask(deadline=SHORT if quorum == "all" else LONG, quorum=quorum).heard
+    assert len(heard) == len({one.name for one in heard}) == 3
+    found = {one.name: one for one in heard}
+    assert {name: found[name].outcome for name in expected} in (expected, {**expected, "w0": "missing"})
+    for one in heard:
+        assert (one.seconds is None) == (one.outcome == "missing")
+
+
 def assert_no_exchange_is_left(within_seconds: float) -> None:
     end = time.monotonic() + within_seconds
     while any(thread.name == "muniment-exchange" for thread in threading.enumerate()):
@@ -522,7 +548,9 @@ def test_fetches_the_heads_that_witnesses_serve(peers: Peers, log: Any, sim: Any
         peers.add(serving(log, size, cosigner), cosigner)
     peers.add(sim.reply(404))
     peers.add(sim.reply(200, b"garbage"))
-    peers.add(sim.reply(200, format_note(log.note(12))))  # without a cosignature
+    peers.add(
+        sim.reply(200, format_note(log.note(12)))
+    )  # without a cosignature: the log signed it all the same
     stranger = sim.make_cosigner("stranger.example/x", 77)
     peers.add(serving(log, 13, stranger))
     other_log = sim.Log(log.entries, seed=9)
@@ -532,7 +560,13 @@ def test_fetches_the_heads_that_witnesses_serve(peers: Peers, log: Any, sim: Any
     assert sorted((head.names, head.opened.checkpoint.size) for head in heads) == [
         (("w0",), 7),
         (("w1",), 30),
+        (("w4",), 12),
+        (("w5",), 13),
     ]
+    heard = hear_heads(peers.policy(), log.origin, LONG)
+    assert sorted(head.names for head in heard.heads if not head.cosignatures) == [("w4",), ("w5",)]
+    # To have no such log is an answer; garbage and another log's head are none.
+    assert heard.silent == ("w3", "w6")
 
 
 def test_a_policy_without_addresses_asks_nobody(sim: Any, log: Any) -> None:

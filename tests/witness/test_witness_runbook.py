@@ -28,7 +28,8 @@ REPOSITORY = Path(__file__).resolve().parent.parent.parent
 RUNBOOK = REPOSITORY / "docs" / "WITNESS.md"
 DEPLOY = REPOSITORY / "deploy"
 # What the machine does and not we: taken as done.
-OF_THE_MACHINE = ("systemctl", "pip")
+OF_THE_MACHINE = ("systemctl", "python3", "useradd", "install", "podman")
+OUTSIDE = ("/var/lib/", "/opt/muniment/", "/usr/local/bin/", "/etc/systemd/system/")
 SIGN = """#!{python}
 import sys
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -70,6 +71,9 @@ def world(tmp_path: Path, sim: Any, log: Any) -> Iterator[dict[str, str]]:
         (tools / name).write_text("#!/bin/sh\nexit 0\n")
     for tool in tools.iterdir():
         tool.chmod(0o755)
+    (tmp_path / "bin" / "pip").write_text("#!/bin/sh\nexit 0\n")
+    (tmp_path / "bin" / "pip").chmod(0o755)
+    (tmp_path / "deploy").symlink_to(DEPLOY)
     site = tmp_path / "site"
     site.mkdir()
     from tlog.note import format_note
@@ -141,7 +145,9 @@ def test_every_command_runs_in_the_order_of_the_page(
     def local(text: str) -> str:
         for port, own in ports.items():
             text = text.replace(f":{port}", f":{own}")
-        return text.replace("/var/lib/", f"{tmp_path}/")
+        for place in OUTSIDE:
+            text = text.replace(place, f"{tmp_path}/")
+        return text
 
     served: list[subprocess.Popen[str]] = []
     ran = []
@@ -166,6 +172,10 @@ def test_every_command_runs_in_the_order_of_the_page(
                     policy = f"log {world['LOG_VKEY']} {world['LOG_URL']}\nwitness own {world['OLD_VKEY']} "
                     policy += f"http://127.0.0.1:{ports['7380']}\nquorum own\n"
                     (tmp_path / "policy.txt").write_text(policy)
+                elif line.startswith("muniment witness evidence"):
+                    fork = log.fork_at(3).body(log.size, log.size)
+                    assert post(f"http://127.0.0.1:{ports['7380']}/add-checkpoint", fork) == 422
+                    run(line)
                 elif "--ssh-agent" in line and not agent:
                     continue
                 else:
@@ -181,7 +191,11 @@ def test_every_command_runs_in_the_order_of_the_page(
         for process in served:
             process.terminate()
             process.wait(20)
-    assert len(ran) >= 18
+    assert len(ran) >= 25
+    assert {one.name for one in (tmp_path / "evidence" / "fork-1").iterdir()} == {
+        "cosigned.note",
+        "refused.note",
+    }
     text = RUNBOOK.read_text("utf-8")
     for metric in re.findall(r"`(muniment_\w+)", text):
         assert metric in metrics, metric
@@ -270,4 +284,4 @@ def test_the_container_starts_a_command_that_exists() -> None:
     for source in re.findall(r"^COPY (?!--)(.*) \S+$", text, re.M):
         for name in source.split():
             assert (REPOSITORY / name).exists(), name
-    assert "USER witness" in text
+    assert "USER 7380" in text

@@ -111,7 +111,7 @@ def agent(own_agent: OwnAgent) -> SshAgent:
 def real_agent(tmp_path: Path) -> Iterator[str]:
     """The socket of a real ssh-agent that holds the key."""
     if not (shutil.which("ssh-agent") and shutil.which("ssh-add")):
-        pytest.skip("no ssh-agent and ssh-add here")
+        pytest.skip("needs ssh-agent and ssh-add")
     path = str(tmp_path / "real.sock")
     key = tmp_path / "id"
     private = Ed25519PrivateKey.from_private_bytes(SEED)

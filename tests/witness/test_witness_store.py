@@ -277,3 +277,12 @@ def test_never_makes_a_store_over_the_rest_of_one(state: Path, lost: str) -> Non
 def test_files_are_for_their_owner_only(state: Path) -> None:
     for name in ("witness.db", "witness.json"):
         assert (state / name).stat().st_mode & 0o077 == 0
+
+
+def test_another_user_s_state_is_left_alone(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root would write files there that the service can't read."""
+    owner = state.stat().st_uid
+    monkeypatch.setattr("witness.store.os.geteuid", lambda: owner + 1)
+    with pytest.raises(RefusedError) as caught:
+        open_store(state)
+    assert caught.value.code == "not_owner"

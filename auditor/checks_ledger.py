@@ -1,0 +1,233 @@
+"""Whether the value ledger still has what the statements say must be in it: who thins it lets old values back in.
+
+The ledger's rows are keyed hashes, and the keys are not the auditor's. So rows are compared with what the statements
+imply about how many there are, of which fact, and until when they count: a value that was replaced by another has a
+row that names the fact which held it; what an erasure kept, or let expire, has rows that name no fact. Where two
+spellings might be one value to the guard, nothing is concluded from a row that is not there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from auditor.evidence import ErasureRow, FactRow, Statement, StoreRows
+from auditor.findings import Finding, Note, Outcome
+from auditor.fold import Fold, Folded, advance
+from auditor.manifests import MAX_MANIFEST_BYTES, map_in, map_of, number_in
+from tlog import cbor
+from tlog.errors import MalformedError
+
+CODE: Final = "RETIREMENT_FORGOTTEN"
+_STANDING: Final = frozenset({"active", "conflict"})
+_ENDED: Final = frozenset({"superseded", "retracted"})
+_MANY: Final = "many"
+_MAY_RETURN: Final = frozenset({"lifts", "confirms", "keeps"})
+_UNGUARDED: Final = frozenset({"unguarded", "reaffirmed"})
+Slot = tuple[int, bytes]
+"""Tenant and the tag of a key."""
+
+
+def check_ledger(rows: StoreRows, statements: Sequence[Statement], folded: Fold, now: int) -> Outcome:
+    """Each retired value that must be refused has a row, and none counts for shorter than an erasure said."""
+    required = _required(rows, statements)
+    there = {(row.tenant_id, row.source) for row in rows.ledger if row.source is not None}
+    findings = [
+        Finding(CODE, "store.db ledger", "A retired value has no row in the value ledger.", {"fact": seq})
+        for tenant, seq in sorted(required)
+        if (tenant, seq) not in there
+    ]
+    findings += _check_sources(rows, folded)
+    erasures = _by_tenant(rows.erasures)
+    findings += _check_expiries(rows, erasures)
+    findings += _check_kept(rows, statements, erasures, now)
+    checked = Note(
+        "ledger", "retired values that must have a row in the value ledger, and have one", len(required)
+    )
+    return Outcome(tuple(findings), (checked,))
+
+
+def _required(rows: StoreRows, statements: Sequence[Statement]) -> set[tuple[int, int]]:
+    """Tenant and number of each fact whose value the ledger must have a row for that names it."""
+    facts = {fact.seq: fact for fact in rows.facts}
+    seqs = {statement.row.commitment: statement for statement in statements}
+    writes: dict[bytes, Folded] = {}
+    standing: dict[Slot, set[bytes]] = {}
+    required: dict[Slot, set[int]] = {}
+    on_hold: set[int] = set()
+    for statement in statements:
+        link = statement.link
+        if link is None:
+            continue
+        before = {target: writes[target].status for target in _ended(statement) if target in writes}
+        advance(writes, statement)
+        for commitment in (statement.row.commitment, *(t for targets in link.acts.values() for t in targets)):
+            slot = _slot(seqs.get(commitment), facts)
+            if slot is not None and commitment in writes:
+                members = standing.setdefault(slot, set())
+                (members.add if writes[commitment].status in _STANDING else members.discard)(commitment)
+        on_hold |= {seqs[target].row.seq for target in link.acts.get("holds", ()) if target in seqs}
+        if _may_return(statement):
+            _forget(required, _slots(statement, facts, seqs), statement.row.tenant_id)
+        for slot, ended in _newly_ended(before, facts, seqs):
+            if _is_sure(statement, ended, standing.get(slot, set()), seqs):
+                required.setdefault(slot, set()).update(one.row.seq for one in ended)
+    # What is on hold is compared with nothing, so such a key may have one value twice.
+    unsure = {(facts[seq].tenant_id, facts[seq].key_tag) for seq in on_hold if seq in facts}
+    return {
+        (slot[0], seq)
+        for slot, found in required.items()
+        for seq in found
+        if seq in facts and slot not in unsure
+    }
+
+
+def _may_return(statement: Statement) -> bool:
+    """Whether a value that was retired may have become current with this statement, or the guard was off."""
+    assert statement.link is not None
+    flags = set((statement.content or {}).get("flags") or ())
+    return bool(_MAY_RETURN & statement.link.acts.keys()) or bool(_UNGUARDED & flags)
+
+
+def _forget(required: dict[Slot, set[int]], slots: Collection[Slot], tenant: int) -> None:
+    """Nothing is required any more of the keys that a statement is about; of all, where that is not known."""
+    for slot in slots or [one for one in required if one[0] == tenant]:
+        required.pop(slot, None)
+
+
+def _slots(statement: Statement, facts: Mapping[int, FactRow], seqs: Mapping[bytes, Statement]) -> set[Slot]:
+    assert statement.link is not None
+    about = [statement, *(seqs.get(t) for targets in statement.link.acts.values() for t in targets)]
+    return {slot for one in about if (slot := _slot(one, facts)) is not None}
+
+
+def _slot(statement: Statement | None, facts: Mapping[int, FactRow]) -> Slot | None:
+    fact = None if statement is None else facts.get(statement.row.seq)
+    return None if fact is None or fact.key_tag is None else (fact.tenant_id, fact.key_tag)
+
+
+def _ended(statement: Statement) -> tuple[bytes, ...]:
+    assert statement.link is not None
+    return (*statement.link.acts.get("retires", ()), *statement.link.acts.get("retracts", ()))
+
+
+def _newly_ended(
+    before: Mapping[bytes, str],
+    facts: Mapping[int, FactRow],
+    seqs: Mapping[bytes, Statement],
+) -> Iterator[tuple[Slot, list[Statement]]]:
+    """By key, the facts that stood until a statement; `before` is what those were that it ended."""
+    by_slot: dict[Slot, list[Statement]] = {}
+    for target, status in before.items():
+        slot = _slot(seqs.get(target), facts) if status in _STANDING else None
+        if slot is not None:
+            by_slot.setdefault(slot, []).append(seqs[target])
+    yield from by_slot.items()
+
+
+def _is_sure(
+    statement: Statement,
+    ended: Sequence[Statement],
+    standing: Collection[bytes],
+    seqs: Mapping[bytes, Statement],
+) -> bool:
+    """Whether what was ended is another value than what stands now: the guard would have called them equal."""
+    assert statement.link is not None
+    acts = statement.link.acts
+    instead = {target for act in _MAY_RETURN for target in acts.get(act, ())}
+    if statement.link.kind == "write":
+        instead = {statement.row.commitment}
+    others = [seqs.get(one) for one in instead]
+    return (
+        set(standing) <= instead
+        and all(_is_plain(one) for one in ended)
+        and all(_is_plain(one) for one in others)
+        and len({_said(one) for one in ended}) == len(ended)
+    )
+
+
+def _is_plain(statement: Statement | None) -> bool:
+    """Whether a write's value held as it was written, without an end: the guard has compared it with all that stood."""
+    content = None if statement is None else statement.content
+    if content is None:
+        return False
+    starts_at, recorded_at = content.get("valid_from"), content.get("recorded_at")
+    if type(starts_at) is not int or type(recorded_at) is not int or starts_at > recorded_at:
+        return False
+    return _MANY not in (content.get("flags") or ()) and content.get("valid_until") is None
+
+
+def _said(statement: Statement) -> object:
+    content = statement.content or {}
+    return content.get("text") if content.get("value") is None else content.get("value")
+
+
+def _check_sources(rows: StoreRows, folded: Fold) -> Iterator[Finding]:
+    """A row names a fact that was ended: no other value is retired."""
+    ended = {write.seq for write in folded.writes.values() if write.status in _ENDED}
+    wrong = {fact.seq for fact in rows.facts} - ended
+    for row in rows.ledger:
+        # One that names no fact that is there is residue, and found as such.
+        if row.source in wrong and row.source is not None:
+            what = "A row of the value ledger names a fact that nobody has retired."
+            yield Finding("FACT_ALTERED", f"store.db ledger row {row.id}", what, {"fact": row.source})
+
+
+def _by_tenant(erasures: Sequence[ErasureRow]) -> Mapping[int, list[Mapping[str, Any]]]:
+    """What the store noted of the guard in each erasure, by tenant, with the number of its tombstone."""
+    found: dict[int, list[Mapping[str, Any]]] = {}
+    for row in erasures:
+        try:
+            detail = map_of(cbor.decode(row.detail, max_bytes=MAX_MANIFEST_BYTES))
+        except MalformedError:
+            continue  # check_erasures names it
+        guard = dict(map_in(detail, "guard"))
+        if row.tombstone is not None:
+            found.setdefault(row.tenant_id, []).append({**guard, "tombstone": row.tombstone})
+    return found
+
+
+def _check_expiries(rows: StoreRows, erasures: Mapping[int, list[Mapping[str, Any]]]) -> Iterator[Finding]:
+    """A row that names no fact, or ends, was made so by an erasure that says it."""
+    for row in rows.ledger:
+        known = erasures.get(row.tenant_id, [])
+        where = f"store.db ledger row {row.id}"
+        if row.expires_at is not None and row.expires_at not in {one.get("expires_at") for one in known}:
+            what = "A retired value is to be forgotten at a time that no erasure has named."
+            yield Finding(CODE, where, what)
+        elif row.source is None and not any(one.get("disposition") in ("keep", "expire") for one in known):
+            what = "A retired value names no fact, and no erasure of the tenant has kept any."
+            yield Finding("FACT_ALTERED", where, what)
+
+
+def _check_kept(
+    rows: StoreRows,
+    statements: Sequence[Statement],
+    erasures: Mapping[int, list[Mapping[str, Any]]],
+    now: int,
+) -> Iterator[Finding]:
+    """What an erasure kept is there, as long as nothing came after it that may have taken it out again."""
+    last = _last_changes(statements)
+    kept = Counter((row.tenant_id, row.expires_at) for row in rows.ledger if row.source is None)
+    for tenant, known in erasures.items():
+        whole = all(one.get("disposition") == "keep" for one in known)
+        for one in known:
+            expires_at = one.get("expires_at")
+            alone = whole or (len(known) == 1 and type(expires_at) is int and expires_at > now)
+            if not alone or last.get(tenant, 0) > one["tombstone"]:
+                continue
+            expected, found = number_in(one, "entries"), kept[tenant, expires_at]
+            if found < expected:
+                what = "The value ledger has fewer rows without a fact than an erasure kept."
+                evidence = {"kept": expected, "found": found, "tombstone": one["tombstone"]}
+                yield Finding(CODE, "store.db ledger", what, evidence)
+
+
+def _last_changes(statements: Sequence[Statement]) -> Mapping[int, int]:
+    """By tenant, the last statement after which a value that an erasure kept may rightly be gone."""
+    last: dict[int, int] = {}
+    for statement in statements:
+        if statement.link is not None and _may_return(statement):
+            last[statement.row.tenant_id] = statement.row.seq
+    return last

@@ -1,0 +1,148 @@
+"""Files of a home that no home has: a copy, an export or a journal left there keeps what an erasure destroys.
+
+What belongs there is listed in docs/formats/home.md, and here a second time. The name of a file that does not may be
+content itself, so a finding gives it only where it differs from a known name in its ending; otherwise the number by
+which the file system knows it, for `find -inum`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from auditor.findings import Finding, Note, Outcome
+from tlog.errors import MalformedError
+
+CONFIG: Final = "config.toml"
+KEYS: Final = "keys"
+MAX_FILES: Final = 2_000_000
+MAX_DEPTH: Final = 12
+TEMPORARY_SECONDS: Final = 2 * 3600
+_NUMBER: Final = "[1-9][0-9]{0,17}"
+_HEX: Final = "[0-9a-f]{64}"
+_GROUP: Final = "(?:x[0-9]{3}/){0,6}[0-9]{3}"
+_LOG: Final = rf"log(?:-{_NUMBER})?"
+_STATE: Final = rf"log-state(?:-{_NUMBER})?"
+_DATABASE: Final = r"\.sqlite(?:-wal|-shm)?"
+_KNOWN: Final = re.compile(
+    "|".join(
+        (
+            r"config\.toml|policy\.txt|trust\.toml|keys\.cbor|keys\.cose",
+            r"store\.db(?:-wal|-shm)?",
+            rf"keys/(?:log(?:-{_NUMBER})?|(?:issuer|receipt|manifest)(?:\.next)?|registration|index)\.key",
+            r"keys/guard/[0-9a-f]{32}\.key",
+            r"keys/backup/(?:[a-z]{1,16}-[0-9]{1,19}\.keys|subjects/[0-9a-f]{32}\.key)",
+            r"restoring\.db(?:-wal|-shm|-journal)?",
+            rf"keys/backup/(?:record|ledger|request|conflict|grant|erasure|tenant|meta)-(?:0|{_NUMBER})\.keys",
+            r"keys/backup/subjects/[0-9a-f]{32}\.key",
+            rf"{_LOG}/(?:checkpoint|keys\.cose|erasures/{_NUMBER}\.cose|registration/{_HEX}\.toml)",
+            rf"{_LOG}/scitt-keys/(?:[0-9a-f]{{2}}){{1,64}}\.cose",
+            rf"{_LOG}/tile/(?:[0-9]|[1-5][0-9]|6[0-3]|entries)/{_GROUP}(?:\.p/(?:[1-9]|[1-9][0-9]|1[0-9]{{2}}|2[0-5][0-9]))?",
+            rf"{_STATE}/(?:head|integrated|signed|frozen|registration|staging/[0-9]{{1,19}}\.[0-9]{{1,19}}(?:\.[A-Za-z0-9_-]{{43}}){{2}})",
+            rf"{_STATE}/(?:entry-ids|identities){_DATABASE}",
+            rf"{_STATE}/witnesses/(?:lies/)?{_HEX}\.json",
+            rf"(?:(?:{_LOG}|{_STATE}(?:/witnesses)?)/)?\.locks/[a-z-]{{1,16}}",
+        )
+    )
+)
+_FOLDERS: Final = re.compile(
+    rf"keys|keys/guard|keys/backup(?:/subjects)?|keys/backup(?:/subjects)?|(?:{_LOG})(?:/(?:erasures|registration|scitt-keys|tile(?:/.*)?))?"
+    rf"|{_STATE}(?:/(?:staging|witnesses(?:/lies)?))?|(?:.*/)?(?:\.tmp|\.locks)"
+)
+_TEMPORARY: Final = re.compile(
+    rf"(?:(?:{_LOG}|{_STATE}(?:/witnesses)?)/)?\.tmp/[A-Za-z0-9._-]{{1,100}}"
+    r"|keys/(?:guard/)?\.[a-z0-9.-]{1,80}\.[0-9a-f]{16}\.new"
+)
+_ENDING: Final = re.compile(r"[~.-](?=[A-Za-z0-9~._-]{0,11}\Z)")
+_NAMED: Final = frozenset(
+    {"config.toml", "policy.txt", "trust.toml", "keys.cbor", "keys.cose", "store.db", "checkpoint", "head"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HomeFile:
+    """A file, link or folder of a home. `kind` is file, folder, or other."""
+
+    path: str
+    kind: str
+    size_bytes: int
+    inode: int
+    changed_at: float
+
+
+def check_home_files(home: Path, now: int) -> Outcome:
+    """Whether every file of the home is one that a home has; `now` in microseconds."""
+    if not (home / CONFIG).exists() and not (home / KEYS).exists():
+        note = Note(
+            "home files", "this is a copy of evidence, and no home: what else lies there was not judged"
+        )
+        return Outcome(not_checked=(note,))
+    findings: list[Finding] = []
+    count = 0
+    for file in _files(home, "", 0):
+        count += file.kind == "file"
+        if count > MAX_FILES:
+            raise MalformedError(f"expected at most {MAX_FILES} files in a home")
+        what = _fault(file, now / 1e6)
+        if what is not None:
+            evidence: dict[str, str | int] = {"bytes": file.size_bytes, "inode": file.inode}
+            findings.append(Finding("RESIDUE_FILE", _place(file.path), what, evidence))
+    checked = Note("home files", "files of the home, each one that a home has", count)
+    return Outcome(tuple(findings), (checked,))
+
+
+def _fault(file: HomeFile, now: float) -> str | None:
+    """What is wrong with there being this file; None if it belongs there."""
+    if file.kind == "folder":
+        return None if _FOLDERS.fullmatch(file.path) else "A folder lies in the home that no home has."
+    if file.kind == "other":
+        return "A link, or something else that is no file, lies in the home."
+    if _KNOWN.fullmatch(file.path):
+        return None
+    if _TEMPORARY.fullmatch(file.path):
+        old = now - file.changed_at > TEMPORARY_SECONDS
+        return "A file that was being written hours ago was left in the home." if old else None
+    if file.path.endswith("-journal"):
+        return "A rollback journal lies beside a database: it holds pages as they were."
+    return "A file lies in the home that no home has."
+
+
+def _place(path: str) -> str:
+    """Where it is, without a name that could be content."""
+    folder, _, name = path.rpartition("/")
+    beginnings = (name[: match.start()] for match in _ENDING.finditer(name))
+    told = name if any(_is_told(folder, beginning) for beginning in beginnings) else "(name withheld)"
+    known = folder if not folder or _FOLDERS.fullmatch(folder) else "(folder withheld)"
+    return f"{known}/{told}" if known else told
+
+
+def _is_told(folder: str, beginning: str) -> bool:
+    """Whether a name begins with one that is known there, so that the rest is an ending."""
+    path = f"{folder}/{beginning}" if folder else beginning
+    return beginning in _NAMED or _KNOWN.fullmatch(path) is not None
+
+
+def _files(folder: Path, prefix: str, depth: int) -> Iterator[HomeFile]:
+    if depth > MAX_DEPTH:
+        raise MalformedError(f"expected folders in a home to lie within {MAX_DEPTH} others at most")
+    try:
+        with os.scandir(folder) as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return  # a home in use: gone since its folder was listed
+    for entry in entries:
+        try:
+            info = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        is_folder = entry.is_dir(follow_symlinks=False)
+        kind = "folder" if is_folder else "file" if entry.is_file(follow_symlinks=False) else "other"
+        path = prefix + entry.name
+        yield HomeFile(path, kind, info.st_size, info.st_ino, info.st_mtime)
+        # What lies in a folder that does not belong there is found with the folder.
+        if is_folder and _FOLDERS.fullmatch(path):
+            yield from _files(folder / entry.name, path + "/", depth + 1)

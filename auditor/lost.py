@@ -1,0 +1,67 @@
+"""What an operator has declared lost: entries of the log that nobody can open any more, after a restore.
+
+Declared, they are one finding, in the operator's own words, and no longer one each. What is declared must be in
+the log, and must not be at hand: nobody gets rid of a statement by calling it lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from auditor.evidence import Entries, Statement, StoreRows
+from auditor.findings import Finding, Note, Outcome
+from tlog.errors import MalformedError
+from tlog.statement import parse_statement
+
+
+def lost_of(statements: Sequence[Statement]) -> frozenset[bytes]:
+    """The commitments that statements of kind `lost` name."""
+    return frozenset(
+        commitment
+        for statement in statements
+        if statement.link is not None and statement.link.kind == "lost"
+        for commitment in _named(statement)
+    )
+
+
+def check_lost(rows: StoreRows, statements: Sequence[Statement], entries: Entries) -> Outcome:
+    """Each declaration is a finding; so is one of what the log does not have, or the store still opens."""
+    if rows.tenant_id is not None:
+        return Outcome()
+    opened = {one.row.commitment for one in statements if one.content is not None}
+    logged = _commitments(entries)
+    findings = []
+    count = 0
+    for statement in statements:
+        if statement.link is None or statement.link.kind != "lost":
+            continue
+        named = _named(statement)
+        count += len(named)
+        what = "Statements of the log were declared lost: what they said can't be shown any more."
+        findings.append(Finding("WRITE_LOST", statement.row.place, what, {"statements": len(named)}))
+        if statement.link.details.get("count") != len(named) or not named <= logged or named & opened:
+            what = "It declares lost what the log does not have, or what is still there."
+            findings.append(Finding("FACT_ALTERED", statement.row.place, what))
+    return Outcome(tuple(findings), (Note("lost", "statements declared lost, looked for in the log", count),))
+
+
+def _named(statement: Statement) -> frozenset[bytes]:
+    assert statement.link is not None
+    named = statement.link.details.get("statements")
+    return (
+        frozenset(one for one in named if isinstance(one, bytes)) if isinstance(named, list) else frozenset()
+    )
+
+
+def _commitments(entries: Entries) -> frozenset[bytes]:
+    return frozenset(_parsed(entries))
+
+
+def _parsed(entries: Entries) -> Iterator[bytes]:
+    for entry in entries.entries:
+        if entry is None:
+            continue
+        try:
+            yield parse_statement(entry).payload_hash
+        except MalformedError:
+            continue  # named elsewhere

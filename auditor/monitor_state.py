@@ -1,0 +1,87 @@
+"""What a monitor keeps in its folder: the last head of each log that held, and the evidence of each alarm.
+
+<SHA-256 of the origin>.checkpoint      the head, as an audit with the same --state reads it
+alarms/<code>-<hash>/alarm.json         what was wrong, and when it was seen first
+alarms/<code>-<hash>/<n>.note           each signed note that shows it
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from auditor.exhibits import Head, head_of
+from auditor.monitor import Alarm
+from auditor.state import load_bytes
+from tlog.errors import Error
+from tlog.policy import Policy, verify_checkpoint
+from tlog.storage import DirectoryStorage
+
+ALARMS: Final = "alarms"
+EARLIER: Final = "an earlier audit"
+MAX_HEADS: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorState:
+    """The folder of one monitor."""
+
+    files: DirectoryStorage
+    folder: Path
+
+    def head(self, origin: str) -> bytes | None:
+        """The note of the last head of a log that held, if there was one."""
+        return self.files.read(_name(origin))
+
+    def keep_head(self, origin: str, note: bytes) -> None:
+        """Returns once the head is durable."""
+        if self.files.read(_name(origin)) != note:
+            self.files.replace(_name(origin), note)
+
+    def keep_alarm(self, origin: str, alarm: Alarm, now: int) -> str:
+        """Where the evidence of an alarm lies, durable; what was kept of the same notes before stays as it was."""
+        shown = hashlib.sha256(
+            b"\0".join([alarm.key.encode(), *(note for _, note in alarm.notes)])
+        ).hexdigest()
+        place = f"{ALARMS}/{alarm.code.lower().replace('_', '-')}-{shown[:16]}"
+        if self.files.read(f"{place}/alarm.json") is None:
+            for number, (_, note) in enumerate(alarm.notes, 1):
+                self.files.replace(f"{place}/{number}.note", note)
+            document = {"origin": origin, "seen_at": now, **describe(alarm)}
+            self.files.replace(f"{place}/alarm.json", json.dumps(document, indent=1).encode() + b"\n")
+        return str(self.folder / place)
+
+
+def open_state(folder: Path) -> MonitorState:
+    """The folder of a monitor, made if it is not there."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return MonitorState(DirectoryStorage(folder), folder)
+
+
+def describe(alarm: Alarm) -> dict[str, object]:
+    """An alarm as JSON values, its notes by who showed them."""
+    return {
+        "code": alarm.code,
+        "severity": alarm.severity,
+        "what": alarm.what,
+        "shown_by": [name for name, _ in alarm.notes],
+        **alarm.evidence,
+    }
+
+
+def earlier_heads(folder: Path, policy: Policy) -> tuple[Head, ...]:
+    """The heads that earlier audits, or a monitor, kept in a folder, as far as the policy accepts them."""
+    heads = []
+    for path in sorted(folder.glob("*.checkpoint"))[:MAX_HEADS]:
+        data = load_bytes(path)
+        with suppress(Error):  # of another log, or under another policy: an audit of that one has to say
+            heads.append(head_of(verify_checkpoint(policy, data or b""), EARLIER))
+    return tuple(heads)
+
+
+def _name(origin: str) -> str:
+    return f"{hashlib.sha256(origin.encode()).hexdigest()}.checkpoint"

@@ -1,0 +1,101 @@
+"""Settings of a home that lower what it promises: a guard that is off, a policy that asks less than the caller's.
+
+The settings are the home's own word and prove nothing; they tell what will be accepted from now on. What was written
+while the guard was off says so in its own signed content, and is counted from there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tomllib
+from itertools import chain, combinations
+from pathlib import Path
+from typing import Any, Final
+
+from auditor.evidence import Asked
+from auditor.findings import Finding, Note, Outcome
+from auditor.state import load_bytes, save_bytes
+from tlog.errors import Error
+from tlog.policy import Policy, parse_policy, satisfied_by
+
+CONFIG: Final = "config.toml"
+POLICY: Final = "policy.txt"
+_MAX_BYTES: Final = 1 << 20
+_MAX_WITNESSES: Final = 12
+
+
+def check_settings(home: Path, asked: Asked, state: Path | None) -> Outcome:
+    """What the settings of a home lower, and what of its policy is other than the caller's, or than it was."""
+    config, data = _config(home), _read(home / POLICY)
+    findings: list[Finding] = []
+    not_checked: list[Note] = []
+    checked: list[Note] = []
+    if config is None:
+        not_checked.append(Note("settings", "no settings of a home are there to be read"))
+    elif config.get("guard", "on") != "on":
+        text = "the guard is switched off in the settings: a retired value that comes back is stored and not refused"
+        not_checked.append(Note("guard", text))
+    else:
+        checked.append(Note("guard", "switched on in the settings of the home", 1))
+    if data is None:
+        return Outcome(tuple(findings), tuple(checked), tuple(not_checked))
+    try:
+        policy = parse_policy(data)
+    except Error:
+        what = "The policy of the home is none that can be read."
+        return Outcome((Finding("POLICY_CHANGED", POLICY, what),), tuple(checked), tuple(not_checked))
+    if is_weaker(policy, asked.trust.policy):
+        what = "The home's policy is content with fewer or other witnesses than the caller's."
+        findings.append(Finding("POLICY_CHANGED", POLICY, what))
+    if state is not None and config is not None:
+        findings += _changed(state, config, policy)
+    checked.append(Note("policy", "policy of the home compared with the caller's", 1))
+    return Outcome(tuple(findings), tuple(checked), tuple(not_checked))
+
+
+def is_weaker(policy: Policy, trusted: Policy) -> bool:
+    """Whether there are cosignatures with which a policy is satisfied, and one that is trusted is not."""
+    names = {one.key.vkey.split("+", 2)[2]: one.name for one in trusted.witnesses}
+    theirs = [(one.name, names.get(one.key.vkey.split("+", 2)[2])) for one in policy.witnesses]
+    if len(theirs) > _MAX_WITNESSES:
+        # Too many to try every choice of them: that all together are not enough is all that can be told.
+        choices: Any = [theirs, []]
+    else:
+        choices = chain.from_iterable(combinations(theirs, n) for n in range(len(theirs) + 1))
+    for choice in choices:
+        known = [name for _, name in choice if name is not None]
+        if satisfied_by(policy, [name for name, _ in choice]) and not satisfied_by(trusted, known):
+            return True
+    return False
+
+
+def _changed(state: Path, config: dict[str, Any], policy: Policy) -> list[Finding]:
+    """A finding if an earlier audit saw another policy; this one is remembered from then on."""
+    origin = str(config.get("origin", ""))
+    path = state / f"{hashlib.sha256(origin.encode()).hexdigest()}.policy"
+    digest = hashlib.sha256(policy.text.encode("utf-8", "surrogateescape")).hexdigest().encode()
+    seen = load_bytes(path)
+    save_bytes(path, digest)
+    if seen is None or seen == digest:
+        return []
+    what = "The policy of the home is another than an earlier audit saw."
+    evidence = {"seen": seen.decode("ascii", "replace")[:64], "now": digest.decode()}
+    return [Finding("POLICY_CHANGED", POLICY, what, evidence)]
+
+
+def _config(home: Path) -> dict[str, Any] | None:
+    data = _read(home / CONFIG)
+    try:
+        return None if data is None else tomllib.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(_MAX_BYTES)

@@ -1,0 +1,42 @@
+"""What an erasure is answered with, once its manifest is written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from memory.manifest_text import REASONS, STATES, sentences
+
+if TYPE_CHECKING:
+    from memory.erase_record import Finished
+    from memory.parts import Parts
+    from memory.rows import SelectedFact
+
+
+def describe(parts: Parts, finished: Finished, mentions: tuple[SelectedFact, ...]) -> dict[str, Any]:
+    """What a finished erasure is answered with; `mentions` are the records beside it that name its subject."""
+    document = finished.document
+    residue = next(check for check in document["checks"] if check["check"] == "residue")
+    hits = {"found": residue.get("residue", [])}
+    return {
+        "erased": document["scope"]["count"],
+        "derived": document["scope"]["derived"],
+        "state": document["state"],
+        "message": STATES[document["state"]],
+        "why": sentences(REASONS, document["why"]),
+        "guard": document["guard"]["disposition"],
+        "ledger": document["guard"]["entries"],
+        "mentions": named(mentions),
+        "openings": document["scope"].get("openings", 0),
+        "held": document["scope"].get("held", 0),
+        "backups": len(document.get("backups", ())),
+        "manifest": str(parts.home.public_storage().folder / finished.file),
+        "number": document["number"],
+        "request": document["request"].hex(),
+        "residue": {"result": residue["result"], **residue["counts"], **hits},
+        "checks": {check["check"]: check["result"] for check in document["checks"]},
+    }
+
+
+def named(facts: tuple[SelectedFact, ...]) -> list[dict[str, str]]:
+    """Facts by their ids, with their status."""
+    return [{"id": fact.id, "status": fact.status} for fact in facts]

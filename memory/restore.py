@@ -1,0 +1,388 @@
+"""Puts a store back from a backup, as far as it may be: whatever was erased since stays erased.
+
+The log says what there is to know: its newest head, here, in the mirror or with the witnesses, bounds what the
+backup may lack. Manifests that were made since are replayed on it. A statement of ours that the log has and
+that is then neither opened nor tombstoned keeps the store out of its place, and nothing is served, until the
+operator declares it lost: that is a statement too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from memory import store_backup, store_erase
+from memory.backup_format import decrypt, read_frames, verify_file
+from memory.backup_keys import KeyRing
+from memory.chain import log_number
+from memory.erase_record import LOCK, encode_detail
+from memory.home_names import KEYS, STORE
+from memory.manifest import Manifest, verify_manifest
+from memory.recovery import LAST_MANIFEST, manifest_path
+from memory.vault import Vault, new_salt
+from tlog import cbor
+from tlog.errors import MalformedError, RefusedError, UnavailableError, VerificationError
+from tlog.statement import parse_statement, sign_statement
+
+if TYPE_CHECKING:
+    from memory.store import Store
+    from memory.store_write import Txn
+    from memory.wiring import Home
+
+UNFINISHED: Final = "restoring.db"
+WITNESS_SECONDS: Final = 3.0
+
+
+@dataclass(frozen=True)
+class _Past:
+    """A statement of ours in the log that the backup does not have."""
+
+    position: int
+    seq: int
+    commitment: bytes
+    entry: bytes
+
+
+def _no_failure(_: str) -> None:
+    return None
+
+
+def restore(
+    home: Home,
+    file: Path,
+    on_missing: Callable[[int], None],
+    *,
+    failpoint: Callable[[str], None] = _no_failure,
+) -> dict[str, Any]:
+    """What was restored; the store is in its place once this returns.
+
+    `on_missing` is told how many statements past the backup are neither opened nor tombstoned: it raises, or lets
+    them be declared lost. Raises RefusedError with code `store_exists` where there is a store.
+    """
+    _require_no_store(home)
+    try:
+        with file.open("rb") as opened, home.files.lock(LOCK):
+            verify_file(opened, lambda kid: home.trust().key("manifest", kid))
+            opened.seek(0)
+            _remove(home)
+            done = _restore(home, opened, on_missing, failpoint)
+            failpoint("filled")
+            os.replace(home.path / UNFINISHED, home.path / STORE)
+            _remove(home)
+    except OSError as error:
+        raise UnavailableError(
+            f"the backup cannot be restored: {error.strerror}", code="restore_failed"
+        ) from None
+    return done
+
+
+def refuse(missing: int) -> None:
+    """Raises: the answer to a restore that nobody has declared anything lost for."""
+    raise RefusedError(
+        f"the log has {missing} statements that the backup and the manifests since neither open nor tombstone:"
+        " nothing is served; restore a newer backup, or say --declare-lost",
+        code="statements_missing",
+        missing=missing,
+    )
+
+
+def declare(_: int) -> None:
+    """Returns: what is missing is declared lost."""
+
+
+def _require_no_store(home: Home) -> None:
+    store = home.path / STORE
+    if store.exists() and store.stat().st_size:
+        raise RefusedError("expected a home whose store is gone; this one has one", code="store_exists")
+
+
+def _remove(home: Home) -> None:
+    """What an attempt that was cut short left."""
+    for end in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            path = home.path / f"{UNFINISHED}{end}"
+            size = path.stat().st_size
+            with path.open("r+b") as opened:
+                opened.write(bytes(size))
+                os.fsync(opened.fileno())
+            path.unlink()
+
+
+def _restore(
+    home: Home, file: IO[bytes], on_missing: Callable[[int], None], failpoint: Callable[[str], None]
+) -> dict[str, Any]:
+    from memory.layout import make_private_file
+    from memory.store import open_store
+
+    frames = read_frames(file)
+    head = _head(home, next(frames))
+    entries = list(own_entries(home))
+    manifests = list(manifests_since(home, head))
+    vault = Vault(home.path / KEYS)
+    make_private_file(home.path / UNFINISHED)
+    store = open_store(home.path / UNFINISHED, vault)
+    try:
+        with store.write() as txn:
+            counts = _fill(txn, vault, KeyRing(home.path / KEYS), head, frames)
+            failpoint("rows")
+            past = place(txn, entries)
+            replayed = replay(home, txn, past, manifests)
+            missing = [one for one in past if one.commitment not in replayed]
+            if missing:
+                on_missing(len(missing))
+                _declare_lost(home, txn, past)
+        if not store.checkpoint_truncate():
+            raise UnavailableError("the restored store cannot be completed", code="restore_failed")
+    finally:
+        store.close()
+    _require_sound(store)
+    return counts | {"manifests": len(manifests), "lost": len(missing)}
+
+
+def _head(home: Home, frame: list[Any]) -> dict[str, Any]:
+    head = frame[1] if frame[0] == "head" and len(frame) == 2 else None
+    if not isinstance(head, dict):
+        raise MalformedError("expected a backup to begin with its head")
+    ours = (home.config.issuer, home.config.subject)
+    if (head.get("issuer"), head.get("subject")) != ours:
+        raise RefusedError("expected a backup of this home; it is of another", code="other_home")
+    return dict(head)
+
+
+# The log
+
+
+def own_entries(home: Home) -> Iterator[tuple[int, bytes, bytes]]:
+    """Position, commitment and bytes of each statement of ours in the logs, up to the newest head there is."""
+    newest = log_number(home.config)
+    base = 0
+    for number in range(1, newest + 1):
+        log = home.log_at(number)
+        try:
+            size = log.head().size
+            if number == newest:
+                _require_newest(home, size)
+            for index, entry in enumerate(log.read_entries(0, size)):
+                try:
+                    statement = parse_statement(entry)
+                except MalformedError:
+                    continue  # a registration policy, or the beginning of a log
+                if (statement.issuer, statement.subject) == (home.config.issuer, home.config.subject):
+                    yield base + index, statement.payload_hash, entry
+        finally:
+            if number != newest:
+                log.close()
+        base += size
+
+
+def _require_newest(home: Home, size: int) -> None:
+    """Returns unless mirror or witnesses have seen more of the log than lies here."""
+    from witness.client import fetch_heads
+
+    policy = home.policy()
+    sizes = [0]
+    if policy.witnesses:
+        heads = fetch_heads(policy, home.origin, WITNESS_SECONDS)
+        sizes += [one.opened.checkpoint.size for one in heads]
+    mirror = home.mirror()
+    if mirror is not None:
+        sizes.append(mirror.seen().head.size)
+    if max(sizes) > size:
+        raise VerificationError(
+            "the log here is shorter than its mirror or a witness knows it: put the log back first",
+            code="rolled_back",
+            size=size,
+            known=max(sizes),
+        )
+
+
+def manifests_since(home: Home, head: dict[str, Any]) -> Iterator[Manifest]:
+    """The manifests after those that the backup has, each signed by a key of this home and chained to the last."""
+    number, previous = int(head["manifests"]), head["manifest"]
+    trust = home.trust()
+    while True:
+        number += 1
+        data = _public(home, manifest_path(number))
+        if data is None:
+            return
+        manifest = _verified(trust, data)
+        if manifest.number != number or manifest.previous != previous:
+            raise VerificationError("the manifests since the backup are not one chain", code="manifest")
+        previous = manifest.digest
+        yield manifest
+
+
+def _verified(trust: Any, data: bytes) -> Manifest:
+    from memory.manifest import decode_manifest
+
+    return verify_manifest(data, trust.key("manifest", decode_manifest(data).kid))
+
+
+def _public(home: Home, path: str) -> bytes | None:
+    folders = (home.public_storage(number) for number in range(1, log_number(home.config) + 1))
+    return next((data for folder in folders if (data := folder.read(path)) is not None), None)
+
+
+# The store
+
+
+def _fill(
+    txn: Txn, vault: Vault, ring: KeyRing, head: dict[str, Any], frames: Iterator[list[Any]]
+) -> dict[str, Any]:
+    """The rows of the backup, without what no key is there for any more."""
+    number: bytes = head["number"]
+    counts = {"statements": 0, "unreadable": 0}
+
+    def opened(space: str, place: int, data: bytes | None) -> Any:
+        key = None if data is None else ring.key(space, place)
+        if key is None or data is None:
+            counts["unreadable"] += data is not None
+            return None
+        return decrypt(key, number, space, place, data)
+
+    for frame in frames:
+        kind, fields = frame[0], frame[1:]
+        if kind == "tenant":
+            row_id, tenant, last_seq, name = fields
+            name = opened("tenant", row_id, name)
+            tag = new_salt() if name is None else vault.index_tag("tenant", name)
+            store_backup.insert_tenant(txn, (row_id, tenant, name or "", last_seq), tag)
+        elif kind == "record":
+            event, secret = fields
+            store_backup.insert_event(txn, event)
+            counts["statements"] += 1
+            said = opened("record", event[0], secret)
+            if said is not None:
+                store_backup.insert_secret(txn, event[0], *said)
+        elif kind == "row" and fields[0] in store_backup.OPEN:
+            store_backup.insert(txn, fields[0], fields[1])
+        elif kind == "hashed" and fields[0] in store_backup.HASHED:
+            row = opened(*fields)
+            if row is not None:
+                store_backup.insert(txn, store_backup.HASHED[fields[0]][0], row)
+        elif kind == "meta":
+            for name, value in opened("meta", 0, fields[0]) or ():
+                txn.set_meta(name, value)
+        else:
+            raise MalformedError("expected only the frames that a backup has")
+    return counts
+
+
+def place(txn: Txn, entries: list[tuple[int, bytes, bytes]]) -> list[_Past]:
+    """The statements of ours that come after the backup; those in it get the place that the log has them at."""
+    known, last = store_backup.positions(txn.view), store_backup.last_seq(txn.view)
+    past: list[_Past] = []
+    for position, commitment, entry in entries:
+        if commitment not in known:
+            # The log has our statements in the order of their numbers.
+            past.append(_Past(position, last + 1 + len(past), commitment, entry))
+        elif known[commitment] is None:
+            store_backup.set_entry_index(txn, commitment, position)
+        elif known[commitment] != position:
+            raise VerificationError(
+                "the log has a statement of the backup at another place", code="rolled_back"
+            )
+    logged = sum(1 for index in known.values() if index is not None)
+    if logged > len(entries):
+        raise VerificationError(
+            "the log lacks statements that the backup knows to be in it", code="rolled_back"
+        )
+    return past
+
+
+def replay(home: Home, txn: Txn, past: list[_Past], manifests: list[Manifest]) -> set[bytes]:
+    """The commitments past the backup that manifests open or tombstone, once the store has no more what they took."""
+    by_commitment = {one.commitment: one for one in past}
+    settled: set[bytes] = set()
+    for manifest in manifests:
+        _replay_one(txn, manifest, by_commitment.get(manifest.tombstone.commitment))
+        settled |= {manifest.tombstone.commitment, *manifest.tombstone.targets}
+        txn.set_meta(LAST_MANIFEST, cbor.encode([manifest.number, manifest.digest]))
+    return settled & by_commitment.keys()
+
+
+def _replay_one(txn: Txn, manifest: Manifest, place: _Past | None) -> None:
+    link, document = manifest.tombstone.link, manifest.document
+    tenant_id = store_backup.tenant_numbered(txn, link.tenant, new_salt())
+    targets = (txn.view.seq_of(tenant_id, target) for target in manifest.tombstone.targets)
+    seqs = [seq for seq in targets if seq is not None]
+    if txn.view.seq_of(tenant_id, manifest.tombstone.commitment) is None:
+        event = _tombstone_row(tenant_id, manifest, None if place is None else place.position)
+        store_backup.insert_tombstone(txn, event, seqs)
+    requests = store_erase.requests_of(txn.view, tenant_id, seqs)
+    entries = store_erase.ledger_of(txn.view, tenant_id, seqs=seqs)
+    guard = document["guard"]
+    if guard["disposition"] == "keep":
+        store_erase.keep_ledger(txn, entries)
+        store_erase.keep_requests(txn, requests)
+    else:
+        store_erase.erase_requests(txn, requests)
+        if guard["disposition"] == "expire":
+            store_erase.expire_ledger(txn, entries, guard["expires_at"])
+        else:
+            store_erase.erase_ledger(txn, entries)
+    store_erase.erase_contents(txn, tenant_id, seqs, link.seq)
+    _list_erasure(txn, tenant_id, manifest)
+
+
+def _tombstone_row(tenant_id: int, manifest: Manifest, position: int | None) -> tuple[Any, ...]:
+    parts, link = manifest.document["tombstone"], manifest.tombstone.link
+    return (
+        link.seq,
+        tenant_id,
+        link.tenant_seq,
+        manifest.tombstone.commitment,
+        parts["link"],
+        parts["link_salt"],
+        parts["content_hash"],
+        parts["entry"],
+        position,
+    )
+
+
+def _list_erasure(txn: Txn, tenant_id: int, manifest: Manifest) -> None:
+    """The erasure in the store's own list, as its last manifest tells of it."""
+    document, link = manifest.document, manifest.tombstone.link
+    names = ("basis", "scope", "guard", "erased", "claim", "exceptions")
+    detail = {name: document[name] for name in names if name in document}
+    detail["started_at"] = document["times"]["started_at"]
+    row = {
+        "number": link.details["number"],
+        "tenant": tenant_id,
+        "request": document["request"],
+        "state": document["state"],
+        "tombstone": link.seq,
+        "detail": encode_detail(detail),
+        "manifest": manifest.raw,
+    }
+    store_backup.replace_erasure(txn, row)
+
+
+def _declare_lost(home: Home, txn: Txn, past: list[_Past]) -> None:
+    """The statement that says which entries of the log nobody can open any more, numbered after all of them."""
+    tenant = store_backup.first_tenant(txn.view)
+    if tenant is None:
+        raise UnavailableError("the backup has no tenant to declare anything lost for", code="restore_failed")
+    store_backup.skip_numbers(txn, len(past))
+    txn.continue_after(past[-1].seq)
+    now = txn.stamp(home.clock())
+    signer = home.issuer_signer()
+    issuer, subject = home.config.issuer, home.config.subject
+    txn.add_event(
+        txn.view.tenant_by_id(tenant),
+        "lost",
+        {"recorded_at": now},
+        sign=lambda commitment: sign_statement(signer, issuer, subject, commitment),
+        details={"count": len(past), "statements": [one.commitment for one in past]},
+    )
+
+
+def _require_sound(store: Store) -> None:
+    faults = store.check()
+    store.close()
+    if faults:
+        raise VerificationError("the restored store is not sound", code="store_damaged")

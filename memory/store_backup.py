@@ -1,0 +1,234 @@
+"""The SQL of backups: rows out of a store, and rows into the one that is restored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from memory.event import decode_content
+from memory.search import UNINDEXED, make_document, scope_token
+from tlog.errors import MalformedError
+
+if TYPE_CHECKING:
+    from memory.store_read import Snapshot
+    from memory.store_write import Txn
+
+# What is free of content and stands in a backup as it is.
+OPEN: Final = ("acts", "openings", "backups")
+# Rows that are keyed hashes, or tell a time more finely than the log, by the space of their keys: table, and the column
+# that numbers a row.
+HASHED: Final = {
+    "ledger": ("ledger", "id"),
+    "request": ("idempotency", "id"),
+    "conflict": ("conflicts", "seq"),
+    "grant": ("grants", "seq"),
+    "erasure": ("erasures", "number"),
+}
+# What a backup does not have: tokens hold for minutes, and what is found by words is made anew.
+LEFT_OUT: Final = frozenset({"tokens", "search", "search_data", "search_idx", "search_config"})
+WHOLE: Final = frozenset({"meta", "tenants", "events", "contents", "facts"})
+_EVENT: Final = (
+    "seq",
+    "tenant",
+    "tenant_seq",
+    "commitment",
+    "link",
+    "link_salt",
+    "content_hash",
+    "entry",
+    "entry_index",
+)
+Row = dict[str, Any]
+
+
+class Record(NamedTuple):
+    """A statement: its open columns, and what an erasure destroys, None once it is erased."""
+
+    event: tuple[Any, ...]
+    secret: tuple[Any, ...] | None
+    subject_tag: bytes | None
+
+    @property
+    def seq(self) -> int:
+        """Its number."""
+        return int(self.event[0])
+
+
+def records(view: Snapshot, batch: int = 1000) -> Iterator[Record]:
+    """Every statement in order, with its content, salt and fact."""
+    facts = columns_of(view, "facts")
+    columns = ", ".join(
+        [*(f"e.{name}" for name in _EVENT), "c.content", "c.salt", *(f"f.{name}" for name in facts)]
+    )
+    after = 0
+    while True:
+        rows = view.rows(
+            f"""SELECT {columns} FROM events e LEFT JOIN contents c ON c.seq = e.seq
+                LEFT JOIN facts f ON f.seq = e.seq WHERE e.seq > ? ORDER BY e.seq LIMIT ?""",
+            after,
+            batch,
+        )
+        if not rows:
+            return
+        for row in rows:
+            yield _record(row, facts)
+        after = rows[-1][0]
+
+
+def _record(row: tuple[Any, ...], columns: Sequence[str]) -> Record:
+    event, rest = row[: len(_EVENT)], row[len(_EVENT) :]
+    content, salt = rest[0], rest[1]
+    if content is None:
+        return Record(event, None, None)
+    fact = dict(zip(columns, rest[2:], strict=True))
+    if fact["seq"] is None:
+        return Record(event, (content, salt, None), None)
+    return Record(event, (content, salt, fact), fact["subject_tag"])
+
+
+def columns_of(view: Snapshot, table: str) -> tuple[str, ...]:
+    """The columns of a table, by the schema."""
+    return tuple(row[1] for row in view.rows(f"PRAGMA table_info({table})"))
+
+
+def tables(view: Snapshot) -> set[str]:
+    """The tables that a store has, by the schema."""
+    rows = view.rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+    return {row[0] for row in rows}
+
+
+def whole_rows(view: Snapshot, table: str) -> list[Row]:
+    """The rows of one of the tables of OPEN and HASHED."""
+    columns = columns_of(view, table)
+    rows = view.rows(f"SELECT {', '.join(columns)} FROM {table} ORDER BY 1")
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def hashed_numbers(view: Snapshot, space: str) -> set[int]:
+    """The numbers of the rows that a table of keyed hashes, or that of tenants with a name, has now."""
+    if space == "tenant":
+        rows = view.rows("SELECT id FROM tenants WHERE name <> ''")
+    else:
+        table, number = HASHED[space]
+        rows = view.rows(f"SELECT {number} FROM {table}")
+    return {row[0] for row in rows}
+
+
+def tenants(view: Snapshot) -> list[tuple[Any, ...]]:
+    """Number of the row, random number, name and last sequence number of each tenant."""
+    return view.rows("SELECT id, number, name, last_seq FROM tenants ORDER BY id")
+
+
+def meta(view: Snapshot) -> list[tuple[Any, ...]]:
+    """The values that the store keeps of itself."""
+    return view.rows("SELECT name, value FROM meta ORDER BY name")
+
+
+def add_backup(txn: Txn, number: bytes, made_at: int, expires_at: int, last_seq: int) -> None:
+    """Notes that there is a backup, before there is."""
+    txn.connection.execute(
+        "INSERT INTO backups (number, made_at, expires_at, last_seq) VALUES (?, ?, ?, ?)",
+        (number, made_at, expires_at, last_seq),
+    )
+
+
+def backups_holding(view: Snapshot, seqs: Sequence[int]) -> list[tuple[bytes, int, int, int]]:
+    """Of each backup with some of these statements: number, hour, hour of expiry, and how many it has.
+
+    What is being erased was never erased before, so a backup has it if it goes so far.
+    """
+    rows = view.rows("SELECT number, made_at, expires_at, last_seq FROM backups ORDER BY id")
+    found = [
+        (number, made_at, expires_at, sum(1 for seq in seqs if seq <= last_seq))
+        for number, made_at, expires_at, last_seq in rows
+    ]
+    return [row for row in found if row[3]]
+
+
+# Restoring
+
+
+def insert(txn: Txn, table: str, row: Row) -> None:
+    """One row as it was; MalformedError where it has a column that the table has not."""
+    if not row.keys() <= set(columns_of(txn.view, table)):
+        raise MalformedError("expected the rows of a store of this version")
+    marks = ", ".join("?" * len(row))
+    txn.connection.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
+
+
+def insert_tenant(txn: Txn, row: Sequence[Any], name_tag: bytes) -> None:
+    """A tenant: number of the row, random number, name and last sequence number; found by this tag."""
+    names = ("id", "number", "name", "last_seq", "name_tag")
+    insert(txn, "tenants", dict(zip(names, (*row, name_tag), strict=True)))
+
+
+def insert_event(txn: Txn, event: Sequence[Any]) -> None:
+    """The columns of a statement that are free of content."""
+    insert(txn, "events", dict(zip(_EVENT, event, strict=True)))
+
+
+def insert_secret(txn: Txn, seq: int, content: bytes, salt: bytes, fact: Row | None) -> None:
+    """What an erasure would destroy of a statement, with its words in the index."""
+    insert(txn, "contents", {"seq": seq, "content": content, "salt": salt})
+    if fact is None:
+        return
+    insert(txn, "facts", fact)
+    if fact["status"] not in UNINDEXED:
+        txn.index_fact(seq, make_document(scope_token(fact["agent_tag"]), decode_content(content)))
+
+
+def set_entry_index(txn: Txn, commitment: bytes, position: int) -> None:
+    """Where the log has a statement."""
+    txn.connection.execute("UPDATE events SET entry_index = ? WHERE commitment = ?", (position, commitment))
+
+
+def forget_positions(txn: Txn, start: int) -> None:
+    """Puts what is at this position or a later one back in the outbox, for a log whose entries changed place."""
+    txn.connection.execute("UPDATE events SET entry_index = NULL WHERE entry_index >= ?", (start,))
+
+
+def tenant_numbered(txn: Txn, number: bytes, name_tag: bytes) -> int:
+    """The row of the tenant with a random number; one that came after the backup has no name, and this tag."""
+    row = txn.view.one("SELECT id FROM tenants WHERE number = ?", number)
+    if row is not None:
+        return int(row[0])
+    insert(txn, "tenants", {"number": number, "name": "", "name_tag": name_tag})
+    return int(txn.connection.last_insert_rowid())
+
+
+def first_tenant(view: Snapshot) -> int | None:
+    """The row of the first tenant."""
+    row = view.one("SELECT min(id) FROM tenants")
+    return None if row is None else row[0]
+
+
+def last_seq(view: Snapshot) -> int:
+    """The number of the last statement; 0 without any."""
+    return int(view.rows("SELECT coalesce(max(seq), 0) FROM events")[0][0])
+
+
+def positions(view: Snapshot) -> dict[bytes, int | None]:
+    """Every commitment, with its place in the log as the store knows it."""
+    return dict(view.rows("SELECT commitment, entry_index FROM events"))
+
+
+def insert_tombstone(txn: Txn, event: Sequence[Any], targets: Sequence[int]) -> None:
+    """An erase statement, of which the content is not known, and what it does to these statements."""
+    insert_event(txn, event)
+    seq, tenant_id, tenant_seq = event[:3]
+    for target in targets:
+        insert(txn, "acts", {"tenant": tenant_id, "target": target, "seq": seq, "act": "erases"})
+    txn.connection.execute(
+        "UPDATE tenants SET last_seq = max(last_seq, ?) WHERE id = ?", (tenant_seq, tenant_id)
+    )
+
+
+def replace_erasure(txn: Txn, row: Row) -> None:
+    """An erasure in the store's list, in place of what the list has under its number."""
+    txn.connection.execute("DELETE FROM erasures WHERE number = ?", (row["number"],))
+    insert(txn, "erasures", row)
+
+
+def skip_numbers(txn: Txn, lost: int) -> None:
+    """Leaves room in every tenant for statements that are lost: nobody knows which of them were whose."""
+    txn.connection.execute("UPDATE tenants SET last_seq = last_seq + ?", (lost,))

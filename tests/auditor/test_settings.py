@@ -1,0 +1,98 @@
+"""Settings that lower what a home promises are said, or found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from auditor.settings import is_weaker
+from memory.model import SCOPES, Principal
+from memory.wiring import open_home
+from tlog.keys import make_cosigner_key
+from tlog.note import parse_vkey
+from tlog.policy import GroupEntry, LogEntry, WitnessEntry, make_policy
+from tlog.trust import trust_from_policy
+
+ME = Principal("acme", "bot", "one", SCOPES)
+
+
+def notes(copy: Any, check: str, **options: Any) -> list[tuple[str, int | None]]:
+    outcome = copy.audit(**options).outcome
+    return [(note.text, note.count) for note in outcome.not_checked if note.check == check]
+
+
+def test_a_guard_that_is_on_is_said(copy: Any) -> None:
+    assert [note.count for note in copy.audit().outcome.checked if note.check == "guard"] == [1]
+    assert notes(copy, "guard") == []
+
+
+def test_a_guard_that_is_off_is_said_with_the_writes_that_it_let_through(copy: Any) -> None:
+    config = copy.home / "config.toml"
+    config.write_text(config.read_text().replace('guard = "on"', 'guard = "off"'))
+    with open_home(copy.home) as home:
+        home.memory(ME).remember("the office is in Hamburg", key="office/city", value="Hamburg")
+    said = notes(copy, "guard")
+    assert any("switched off" in text for text, _ in said)
+    assert [count for _, count in said if count is not None] == [1]
+    assert copy.audit().outcome.counts["unguarded_writes"] == 1
+    assert copy.codes() == set()
+
+
+def test_a_home_without_settings_is_no_home_that_promises(copy: Any) -> None:
+    (copy.home / "config.toml").write_text("guard = [")
+    assert len(notes(copy, "settings")) == 1
+
+
+@pytest.fixture
+def witnesses(tmp_path: Path) -> list[WitnessEntry]:
+    keys = [make_cosigner_key(tmp_path / f"w{n}", f"w{n}.example") for n in range(3)]
+    return [WitnessEntry(f"w{n}", key.verifier_key) for n, key in enumerate(keys)]
+
+
+def test_a_policy_is_weaker_if_less_satisfies_it(copy: Any, witnesses: list[WitnessEntry]) -> None:
+    logs = [LogEntry(parse_vkey(copy_vkey(copy)))]
+
+    def of(count: int, threshold: int) -> Any:
+        names = tuple(one.name for one in witnesses[:count])
+        return make_policy(logs, witnesses[:count], [GroupEntry("g", threshold, names)], "g")
+
+    none = make_policy(logs, [], [], None)
+    renamed = [replace(one, name=f"other{n}") for n, one in enumerate(witnesses)]
+    same = make_policy(logs, renamed, [GroupEntry("g", 2, tuple(one.name for one in renamed))], "g")
+    assert is_weaker(none, of(1, 1))
+    assert is_weaker(of(3, 1), of(3, 2))
+    assert is_weaker(of(2, 1), of(1, 1))
+    assert not is_weaker(of(3, 2), of(3, 2))
+    assert not is_weaker(same, of(3, 2))
+    assert not is_weaker(of(3, 3), of(3, 2))
+    assert not is_weaker(of(1, 1), none)
+
+
+def copy_vkey(copy: Any) -> str:
+    with open_home(copy.home) as home:
+        return str(home.log_vkey())
+
+
+def test_a_home_that_asks_for_fewer_witnesses_than_the_caller_is_found(
+    copy: Any, witnesses: list[WitnessEntry]
+) -> None:
+    policy = make_policy([LogEntry(parse_vkey(copy_vkey(copy)))], witnesses[:1], [], "w0")
+    found = {one.code for one in copy.audit(trust=trust_from_policy(policy.text)).outcome.findings}
+    assert "POLICY_CHANGED" in found
+
+
+def test_a_policy_that_changed_between_audits_is_found_once(copy: Any, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    assert copy.codes(state=state) == set()
+    policy = copy.home / "policy.txt"
+    policy.write_text(policy.read_text() + "# looser times\n")
+    assert copy.codes(state=state) == {"POLICY_CHANGED"}
+    assert copy.codes(state=state) == set()
+
+
+def test_a_policy_that_is_none_is_found(copy: Any) -> None:
+    (copy.home / "policy.txt").write_text("quorum\n")
+    assert "POLICY_CHANGED" in copy.codes()
