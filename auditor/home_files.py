@@ -42,7 +42,7 @@ _KNOWN: Final = re.compile(
             rf"{_LOG}/(?:checkpoint|keys\.cose|erasures/{_NUMBER}\.cose|registration/{_HEX}\.toml)",
             rf"{_LOG}/scitt-keys/(?:[0-9a-f]{{2}}){{1,64}}\.cose",
             rf"{_LOG}/tile/(?:[0-9]|[1-5][0-9]|6[0-3]|entries)/{_GROUP}(?:\.p/(?:[1-9]|[1-9][0-9]|1[0-9]{{2}}|2[0-5][0-9]))?",
-            rf"{_STATE}/(?:head|integrated|signed|frozen|registration|staging/[0-9]{{1,19}}\.[0-9]{{1,19}}(?:\.[A-Za-z0-9_-]{{43}}){{2}})",
+            rf"{_STATE}/(?:head|integrated|signed|frozen|pruned|registration|staging/[0-9]{{1,19}}\.[0-9]{{1,19}}(?:\.[A-Za-z0-9_-]{{43}}){{2}})",
             rf"{_STATE}/(?:entry-ids|identities){_DATABASE}",
             rf"{_STATE}/witnesses/(?:lies/)?{_HEX}\.json",
             rf"(?:(?:{_LOG}|{_STATE}(?:/witnesses)?)/)?\.locks/[a-z-]{{1,16}}",
@@ -50,7 +50,7 @@ _KNOWN: Final = re.compile(
     )
 )
 _FOLDERS: Final = re.compile(
-    rf"keys|keys/guard|keys/backup(?:/subjects)?|keys/backup(?:/subjects)?|(?:{_LOG})(?:/(?:erasures|registration|scitt-keys|tile(?:/.*)?))?"
+    rf"keys|keys/guard|keys/backup(?:/subjects)?|(?:{_LOG})(?:/(?:erasures|registration|scitt-keys|tile(?:/.*)?))?"
     rf"|{_STATE}(?:/(?:staging|witnesses(?:/lies)?))?|(?:.*/)?(?:\.tmp|\.locks)"
 )
 _TEMPORARY: Final = re.compile(

@@ -66,8 +66,10 @@ def _progress(apply: bool) -> Callable[[int, int], None]:
 
 
 def _retention_text(answer: Answer) -> str:
-    state = f"; state {answer['state']}, manifest {answer['manifest']}" if "state" in answer else ""
-    return f"matched {answer['matched']}, removed {answer['removed']}{state}"
+    state = f"; state {answer['state']}" if "state" in answer else ""
+    manifest = f", manifest {answer['manifest']}" if "manifest" in answer else ""
+    why = "".join(f"\n  {one['text']}" for one in answer.get("why", ()))
+    return f"matched {answer['matched']}, removed {answer['removed']}{state}{manifest}{why}"
 
 
 def _selectors(parser: argparse.ArgumentParser, doing: str) -> None:

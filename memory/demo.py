@@ -8,6 +8,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -57,6 +58,8 @@ class Place:
 
 def run_demo(keep: str | None, facts: str | None) -> int:
     """Tells the story; leaves its folder in `keep` if that is given. Exit code 0 if every step held."""
+    # The witnesses end with the demo, and its folder goes, also when it is asked to stop.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with _folder(keep) as folder:
         place = Place(folder)
         place.handed_out.mkdir(parents=True, exist_ok=True)
@@ -74,7 +77,7 @@ def run_demo(keep: str | None, facts: str | None) -> int:
             _publish(home)
             _audit(place)
             _tamper(place)
-        _finish(place, keep)
+        _finish(place, keep, witnesses)
     return 0
 
 
@@ -281,14 +284,18 @@ def _audit_command(place: Place, home: Path) -> list[str]:
     return ["audit", "--home", str(home), "--trust", str(place.handed_out / "trust.toml")]
 
 
-def _finish(place: Place, keep: str | None) -> None:
+def _finish(place: Place, keep: str | None, witnesses: tuple[Witness, ...]) -> None:
     step(9, "Use it from an agent")
-    home = str(place.home) if keep is not None else None
-    say(client_configuration(home))
+    say("An agent gets a home of its own, which its first use makes:")
+    say(client_configuration())
     if keep is None:
         say("This demo's home is gone with its folder; `muniment demo --keep DIR` leaves it for a look.")
-    else:
-        say(f"The home is {place.home}; look with: muniment status --home {place.home}")
+        return
+    say(f"The demo's home is {place.home}; look with: muniment status --home {place.home}")
+    say("Its log publishes nothing without its two witnesses, which have ended. To go on with it, start them again:")
+    for witness in witnesses:
+        listen = witness.url.removeprefix("http://")
+        say(f"  muniment witness serve --state {place.witnesses / witness.name} --listen {listen}")
 
 
 def run_muniment(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:

@@ -49,9 +49,9 @@ def manifest_text(data: bytes) -> str:
     return "\n".join(lines)
 
 
-def client_configuration(home: str | None) -> str:
-    """The exact words to give an MCP client, for a home of one's own or the one the demo made."""
-    where = home or str(Path("~/.muniment").expanduser())
+def client_configuration() -> str:
+    """The exact words to give an MCP client, for a home of one's own."""
+    where = str(Path("~/.muniment").expanduser())
     command = str(Path(sys.argv[0]).resolve()) if Path(sys.argv[0]).name == "muniment" else "muniment"
     server = {"command": command, "args": ["mcp"], "env": {"MUNIMENT_HOME": where}}
     return "\n".join(

@@ -119,9 +119,11 @@ class Store:
             connection = self._take() or _patiently(lambda: _connect(self.path))
             yield connection
         except apsw.Error as error:
-            # Whatever failed below, the next transaction starts from a fresh connection.
+            # Whatever failed below, the next transaction starts from a fresh connection. Closing the last one copies
+            # the write-ahead log, which fails once more on a full disk, and then hides what failed first.
             if connection is not None:
-                connection.close(True)
+                with suppress(apsw.Error):
+                    connection.close(True)
             raise _translated(error, self.path) from None
         except BaseException:
             if connection is not None:

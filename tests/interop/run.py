@@ -25,10 +25,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 import peer_go
 import peer_go_log
 import peer_mldsa
+import peer_residue
 import peer_scales
 import peer_scitt
 import peer_scittles
 import peer_transmute
+import peer_vectors
 import peer_witness
 from installing import CannotInstall, Tool
 from judging import Judge, Row
@@ -64,6 +66,11 @@ PEERS = (
     Peer("@noble/post-quantum", peer_mldsa.install, peer_mldsa.CHECKS),
     Peer("tlog-scales", peer_scales.install, peer_scales.CHECKS),
     Peer("scittles", peer_scittles.install, peer_scittles.CHECKS),
+    Peer("strings", peer_residue.install_strings, (peer_residue.check_strings,)),
+    Peer("yara", peer_residue.install_yara, (peer_residue.check_yara,)),
+    Peer("sqlite_dissect", peer_residue.install_dissect, (peer_residue.check_dissect,)),
+    Peer("scalpel", peer_residue.install_scalpel, (peer_residue.check_scalpel,)),
+    Peer("sqlite-vec", peer_vectors.install, peer_vectors.CHECKS),
 )
 
 

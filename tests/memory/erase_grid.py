@@ -1,6 +1,6 @@
 """One cell of the grid of erasures: a way to delete, in a state of the files, beside others, up to a crash.
 
-    python tests/memory/erase_grid.py        cells as JSON lines on standard input, what became of each on standard output
+    python tests/memory/erase_grid.py        takes cells as JSON lines, and says what became of each
 
 A cell lives through several rounds of writes, corrections and deletes of all sizes in random order, then erases in
 its way and looks at the raw bytes of every file for every value that was ever removed: the marks in each field, and
@@ -40,7 +40,20 @@ DAY = 86_400_000_000
 ALPHABET = "bcdfghjklmnpqrstvwxz"
 MARK_LETTERS = 14
 SHORTEST_COLUMN_BYTES = 12
-FILLER = "amber birch cedar dune ember fjord grove heath inlet kelp lagoon meadow".split()
+FILLER = [
+    "amber",
+    "birch",
+    "cedar",
+    "dune",
+    "ember",
+    "fjord",
+    "grove",
+    "heath",
+    "inlet",
+    "kelp",
+    "lagoon",
+    "meadow",
+]
 SIZES = (5, 40, 300, 1500, 3000, 3000, 20_000)
 TENANT = with_all_scopes(make_principal("tenant-of-its-own", "default", "cli"))
 KILLED = 9
@@ -92,9 +105,21 @@ class World:
         size = self.chance.choice(SIZES)
         filler = " ".join(self.chance.choices(FILLER, k=max(size // 6, 1)))
         made = write(
-            home, f"{told}: {filler}", self.caller, key=key, value=value, subject=subject, source=f"file {where}", **more
+            home,
+            f"{told}: {filler}",
+            self.caller,
+            key=key,
+            value=value,
+            subject=subject,
+            source=f"file {where}",
+            **more,
         )
-        said = {told, where, subject, *(word for word in f"{key} {value}".replace("/", " ").split() if len(word) == MARK_LETTERS)}
+        said = {
+            told,
+            where,
+            subject,
+            *(word for word in f"{key} {value}".replace("/", " ").split() if len(word) == MARK_LETTERS),
+        }
         # A refusal of what was erased and stays refused holds no value and no text.
         content = repr(_content(home, made["id"]))
         marks = frozenset(mark for mark in said if mark in content)
@@ -126,7 +151,8 @@ class World:
 def _content(home: wiring.Home, id: str) -> Any:
     with home.parts().store.read() as view:
         ((content,),) = view.rows(
-            "SELECT c.content FROM contents c JOIN events e ON e.seq = c.seq WHERE e.commitment >= ? ORDER BY e.commitment LIMIT 1",
+            """SELECT c.content FROM contents c JOIN events e ON e.seq = c.seq
+               WHERE e.commitment >= ? ORDER BY e.commitment LIMIT 1""",
             parse_fact_id(id),
         )
     return decode_content(content)
@@ -244,7 +270,9 @@ def _expiring(world: World, home: wiring.Home) -> list[str]:
     return []
 
 
-def _forget(selector: Callable[[World, list[str]], dict[str, Any]]) -> Callable[[World, wiring.Home, list[str]], None]:
+def _forget(
+    selector: Callable[[World, list[str]], dict[str, Any]],
+) -> Callable[[World, wiring.Home, list[str]], None]:
     def delete(world: World, home: wiring.Home, ids: list[str]) -> None:
         forget(home, world.caller, **selector(world, ids))
 
@@ -270,7 +298,9 @@ def _apart(world: World, home: wiring.Home) -> list[str]:
 
 
 WAYS = {
-    "id": Way(_some, _forget(lambda world, ids: {"id": ids, "guard": world.chance.choice(["erase", "keep"])})),
+    "id": Way(
+        _some, _forget(lambda world, ids: {"id": ids, "guard": world.chance.choice(["erase", "keep"])})
+    ),
     "key": Way(_by_key, _forget(lambda world, ids: {"key": _fact(world, ids[0]).key, "guard": "erase"})),
     "subject": Way(_by_subject, _forget(lambda world, ids: {"subject": _fact(world, ids[0]).subject})),
     "value": Way(_by_value, _forget(lambda world, ids: {"value": _fact(world, ids[0]).value})),
@@ -345,6 +375,20 @@ def columns(home: wiring.Home) -> set[bytes]:
     return {one for one in found if len(one) >= SHORTEST_COLUMN_BYTES}
 
 
+def tokens_of(home: wiring.Home) -> dict[int, set[bytes]]:
+    """The hashes of tokens, by the statement they are for; 0 for those that are for none."""
+    found: dict[int, set[bytes]] = {}
+    with home.parts().store.read() as view:
+        for target, token_hash, bound in view.rows("SELECT target, token_hash, bound FROM tokens"):
+            found.setdefault(target or 0, set()).update((token_hash, bound))
+    return found
+
+
+def _has_content(home: wiring.Home, seq: int) -> bool:
+    with home.parts().store.read() as view:
+        return seq == 0 or view.one("SELECT 1 FROM contents WHERE seq = ?", seq) is not None
+
+
 class Cell:
     """A cell of the grid, from an empty folder to what was found."""
 
@@ -354,7 +398,12 @@ class Cell:
         self.looker = Looker()
         self.looker.answer_for_erasures()
         caller = TENANT if spec["way"] == "tenant" else ME
-        self.world = World(folder / "home", random.Random(repr(sorted(one for one in spec.items() if one[0] != "folder"))), Clock(), caller)
+        self.world = World(
+            folder / "home",
+            random.Random(repr(sorted(one for one in spec.items() if one[0] != "folder"))),
+            Clock(),
+            caller,
+        )
         self.gone: set[str] = set()
         self.gone_columns: set[bytes] = set()
         self.whole = b""
@@ -389,7 +438,7 @@ class Cell:
                 home.parts().store.checkpoint_truncate()
             if number % 2:
                 home.publish()
-            before = columns(home)
+            before, tokens = columns(home), tokens_of(home)
             there = _there(home, {fact.id for fact in world.facts})
         self._control([fact for fact in world.facts if fact.id in ids], before)
         assert set(ids) <= there
@@ -402,6 +451,8 @@ class Cell:
         with world.open() as home:
             home.parts()
             after, kept = columns(home), _there(home, there)
+            # A token that ran out goes when the next one is made; that of a record that is there is no erasure's.
+            after |= {one for target, ones in tokens.items() for one in ones if _has_content(home, target)}
             self.result["left"] += sorted(set(ids) & kept)
             self.result["states"] += _states(home)
         removed = [fact.marks for fact in world.facts if fact.id not in kept]
@@ -437,10 +488,17 @@ class Cell:
     def _search(self, marks: set[str], values: set[bytes]) -> dict[str, list[str]]:
         wanted = [form for mark in sorted(marks) for form in forms(mark)]
         # A piece of what is gone may be one of what is there: the words of answers are always the same.
-        wanted += [one for value in sorted(values) for one in pieces(value) if bytes.fromhex(one[1]) not in self.whole]
+        wanted += [
+            one
+            for value in sorted(values)
+            for one in pieces(value)
+            if bytes.fromhex(one[1]) not in self.whole
+        ]
         if not wanted:
             return {}
-        found: dict[str, list[str]] = self.looker.ask("search", {"folder": str(self.world.path), "wanted": wanted})
+        found: dict[str, list[str]] = self.looker.ask(
+            "search", {"folder": str(self.world.path), "wanted": wanted}
+        )
         return found
 
     def _flaws(self) -> list[str]:
@@ -476,8 +534,13 @@ def without_flushes() -> None:
 def warm_up() -> None:
     """Whatever an erasure loads is loaded once, and not by each process that is forked from this one."""
     scan_process._ask = lambda request: scan_process._TASKS[request["task"]](request)
-    with tempfile.TemporaryDirectory() as folder, wiring.open_home(Path(folder) / "home", clock=Clock()) as home:
-        write(home, "A first word.", key="first/word", value="first", subject="nobody", idempotency_key="first")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        wiring.open_home(Path(folder) / "home", clock=Clock()) as home,
+    ):
+        write(
+            home, "A first word.", key="first/word", value="first", subject="nobody", idempotency_key="first"
+        )
         home.publish()
         forget(home, subject="nobody")
         home.memory(ME).retention("0s", apply=True)

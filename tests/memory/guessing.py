@@ -11,15 +11,16 @@ import base64
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import apsw
+import cbor2
 from erasing import files_of
 
 from memory import canon
-from memory.event import commit
+from memory.event import content_hash, encode_content
 from memory.rows import TenantRow
 from memory.scope import Scope, make_scope
 from memory.vault import Vault
@@ -30,6 +31,10 @@ _TOKENS = (
     (re.compile(rb"[0-9a-fA-F]{16,}"), lambda token: bytes.fromhex(token[: len(token) // 2 * 2].decode())),
     (re.compile(rb"[A-Za-z0-9+/_-]{11,}={0,2}"), lambda token: _base64(token)),
     (re.compile(rb"[A-Za-z2-7]{13,}"), lambda token: _base32(token)),
+)
+FIRST = "Ada Ben Cleo Dana Eve Fox Gus Hal Ida Jon Kai Lea Max Nia Oda Pia Rex Sam Tea Uma"
+LAST = (
+    "Ash Birch Cole Drew Ellis Frost Gray Hart Ives James Kent Lowe Moss Nash Orr Pike Reed Scully Todd Voss"
 )
 SALTS = (b"", b"\x00" * 16, b"\x00" * 32)
 
@@ -84,7 +89,8 @@ class Remains:
                     decoded = _base64(token)
                     yield from (decoded, decoded[-32:])
         connection = apsw.Connection(str(self.home / "store.db"))
-        for (table,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
+        tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+        for (table,) in connection.execute(tables).fetchall():
             for row in connection.execute(f'SELECT * FROM "{table}"'):
                 for value in row:
                     if isinstance(value, bytes):
@@ -102,8 +108,6 @@ class Remains:
 
 def _inside(data: bytes) -> Iterator[bytes]:
     """The strings of bytes in a CBOR document, however deep, also where one of them is a document."""
-    import cbor2
-
     try:
         document = cbor2.loads(data)
     except (cbor2.CBORError, ValueError, EOFError, TypeError):
@@ -129,7 +133,7 @@ def _inside(data: bytes) -> Iterator[bytes]:
 def plain(guess: str) -> Iterator[bytes]:
     """Hashes without a secret, of a guess as it is and in the forms that are compared."""
     for text in {guess, canon.canonical_text(guess), guess.replace(" ", "")}:
-        for data in (text.encode(), cbor.encode([text]), cbor.encode(text)):
+        for data in (text.encode(), b"\x81" + cbor2.dumps(text), cbor2.dumps(text)):
             for salt in SALTS:
                 yield hashlib.sha256(salt + data).digest()
             yield hashlib.sha1(data).digest()
@@ -159,16 +163,10 @@ def tags(scope: Scope, guess: str) -> Iterator[bytes]:
     yield vault.index_tag("tenant", guess)
 
 
-def statements(link: bytes, link_salt: bytes, contents: Iterable[dict[str, Any]]) -> Callable[[bytes], Iterator[bytes]]:
-    """Commitments and content hashes of statements all of which but the salt is guessed right."""
-    encoded = [cbor.encode(content) for content in contents]
-
-    def with_salt(salt: bytes) -> Iterator[bytes]:
-        for content in encoded:
-            made = commit(link, link_salt, content, salt)
-            yield from (made.content_hash, made.commitment)
-
-    return with_salt
+def content_hashes(content: dict[str, Any], salts: Iterable[bytes]) -> Iterator[bytes]:
+    """What is kept of a content for good, for somebody who guesses all of it but the salt."""
+    encoded = encode_content(content)
+    yield from (content_hash(encoded, salt) for salt in salts if len(salt) == 32)
 
 
 def numbers(prefix: str) -> Iterator[str]:
@@ -189,8 +187,6 @@ def birth_dates() -> Iterator[str]:
 
 def names() -> Iterator[str]:
     """Ten thousand names of people."""
-    first = "Ada Ben Cleo Dana Eve Fox Gus Hal Ida Jon Kai Lea Max Nia Oda Pia Rex Sam Tea Uma".split()
-    first = [f"{one}{end}" for one in first for end in ("", "na", "ric", "belle", "ton")]
-    last = "Ash Birch Cole Drew Ellis Frost Gray Hart Ives James Kent Lowe Moss Nash Orr Pike Reed Scully Todd Voss".split()
-    last = [f"{one}{end}" for one in last for end in ("", "man", "well", "by", "worth")]
+    first = [f"{one}{end}" for one in FIRST.split() for end in ("", "na", "ric", "belle", "ton")]
+    last = [f"{one}{end}" for one in LAST.split() for end in ("", "man", "well", "by", "worth")]
     yield from (f"{one} {other}" for one in first for other in last)

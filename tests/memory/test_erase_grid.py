@@ -13,14 +13,19 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memory import cli, erase_record, wiring
+from memory.times import format_time
+
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from erase_grid import BEFORE, CRASHES, JOURNALS, NEIGHBOURS, READERS, WAYS
+from erase_grid import BEFORE, CRASHES, DAY, JOURNALS, NEIGHBOURS, READERS, WAYS
+from erasing import ME, Clock, files_of, forget, write
 
 AXES = {
     "way": tuple(WAYS),
@@ -54,7 +59,9 @@ def sample() -> list[dict[str, str]]:
     while turns or wanted:
         met = [turns.pop(0)] if turns else list(itertools.product(ways, crashes))
         rest = itertools.product(*(choices for name, choices in AXES.items() if name not in ("way", "crash")))
-        cells_of = [dict(zip(AXES, (*first, *others), strict=True)) for first, others in itertools.product(met, rest)]
+        cells_of = [
+            dict(zip(AXES, (*first, *others), strict=True)) for first, others in itertools.product(met, rest)
+        ]
         chance.shuffle(cells_of)
         best = max(cells_of, key=lambda cell: len(wanted & pairs(cell)))
         wanted -= pairs(best)
@@ -78,7 +85,9 @@ class Worker:
 
     def ask(self, cell: dict[str, Any]) -> Any:
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"rounds": 2, "turns": 12, "folder": self._folder} | cell) + "\n")
+        self._process.stdin.write(
+            json.dumps({"rounds": 2, "turns": 12, "folder": self._folder} | cell) + "\n"
+        )
         self._process.stdin.flush()
         result = json.loads(self._process.stdout.readline())
         assert "ended" not in result, f"the cell ended with {result['ended']}: its words are above"
@@ -117,7 +126,13 @@ def test_no_value_that_was_ever_removed_is_in_any_file(worker: Worker, cell: dic
 @pytest.mark.parametrize("twin", ["secure_delete", "gaps"])
 @pytest.mark.xdist_group("erase grid")
 def test_in_a_careless_twin_the_same_look_finds_something(worker: Worker, twin: str, way: str) -> None:
-    cell = {"way": way, "crash": "no crash", "journal": "checkpointed", "reader": "no reader", "neighbour": "alone"}
+    cell = {
+        "way": way,
+        "crash": "no crash",
+        "journal": "checkpointed",
+        "reader": "no reader",
+        "neighbour": "alone",
+    }
     result = worker.ask(cell | {"twin": twin})
     assert result["control"][0] == result["control"][1]
     assert result["flaws"] == ["RESIDUE_FREE_SPACE"]
@@ -140,3 +155,31 @@ def test_the_sample_is_one() -> None:
         assert pairs_of_two <= met or {one, other} == {"way", "crash"}, (one, other, pairs_of_two - met)
     assert {cell["crash"] for cell in cells if cell["way"] == "subject"} != set(CRASHES)
     assert set(BEFORE) < set(CRASHES)
+
+
+def test_hashes_that_expire_while_somebody_reads_are_not_called_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No fact goes with them, so there is no manifest to say so: the answer does, and the next sweep sees to it."""
+    monkeypatch.setattr(erase_record, "CHECKPOINT_SECONDS", 0.05)
+    clock = Clock(time.time_ns() // 1000 - 3 * DAY)
+    with wiring.open_home(tmp_path / "home", clock=clock) as home:
+        for street in ("Elm Street", "Oak Lane"):
+            write(home, f"It is {street}.", key="office/address", value=street)
+        forget(home, key="office/address", guard=f"expire={format_time(clock.now + DAY)}")
+        with home.parts().store.read() as view:
+            ((tag,),) = view.rows("SELECT value_tag FROM ledger")
+        home.close()
+        clock.now += 2 * DAY
+        with home.parts().store.read() as view:
+            view.counts()
+            answer = home.memory(ME).retention(apply=True)
+            assert (answer["state"], [one["code"] for one in answer["why"]]) == (
+                "inconclusive",
+                ["wal_pinned"],
+            )
+            assert cli.main(["retention", "--apply", "--home", str(home.path)]) == 1
+            assert "inconclusive" in capsys.readouterr().out
+        assert any(tag in data for data in files_of(home.path).values())
+        assert "state" not in home.memory(ME).retention(apply=True)
+        assert not any(tag in data for data in files_of(home.path).values())

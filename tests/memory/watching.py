@@ -97,7 +97,9 @@ def pieces(value: bytes) -> list[tuple[str, str]]:
     name = f"column {value[:8].hex()} of {len(value)}"
     if len(value) <= WHOLE_BYTES:
         return [(name, value.lower().hex())]
-    return [(name, value[at : at + PIECE_BYTES].lower().hex()) for at in range(0, len(value) - PIECE_BYTES, 512)]
+    return [
+        (name, value[at : at + PIECE_BYTES].lower().hex()) for at in range(0, len(value) - PIECE_BYTES, 512)
+    ]
 
 
 # Others who use the home
@@ -161,7 +163,9 @@ def neighbour(path: Path) -> Work:
         with wiring.open_home(path) as home:
             while goes_on():
                 turn += 1
-                text = f"beside {turn} " + " ".join(chance.choices(["elm", "fir"], k=chance.choice([1, 30, 600])))
+                text = f"beside {turn} " + " ".join(
+                    chance.choices(["elm", "fir"], k=chance.choice([1, 30, 600]))
+                )
                 write(home, text, NEIGHBOUR, key=f"n/{chance.randrange(9)}", value=str(turn))
                 time.sleep(0.01)
 

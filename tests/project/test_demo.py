@@ -109,6 +109,64 @@ def test_correction_is_served_and_conflict_listed(told: Told) -> None:
     assert [conflict["key"] for conflict in listed] == ["release/next"]
 
 
+def test_the_kept_home_goes_on_once_its_witnesses_are_started_as_it_says(told: Told, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(told.home, home)
+    lines = [line.split() for line in told.text.splitlines() if "witness serve" in line]
+    assert len(lines) == 2
+    command = [sys.executable, "-m", "memory.cli"]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    running = [
+        subprocess.Popen(
+            [*command, *line[1:], "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+        )
+        for line in lines
+    ]
+    try:
+        assert all(process.stdout is not None and process.stdout.readline() for process in running)
+        assert muniment("remember", "the demo goes on", "--home", str(home)).returncode == 0
+        published = muniment("log", "publish", "--home", str(home), "--json")
+        assert json.loads(published.stdout)["state"] == "witnessed"
+    finally:
+        for process in running:
+            process.terminate()
+            process.communicate(timeout=20)
+
+
+def test_a_demo_that_is_stopped_leaves_no_witness_and_no_folder(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TMPDIR": str(tmp_path)}
+    demo = subprocess.Popen(
+        [sys.executable, "-u", "-m", "memory.cli", "demo"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        text=True,
+    )
+    assert demo.stdout is not None
+    for line in demo.stdout:
+        if line.startswith("--- 3."):
+            break
+    assert witnesses_below(tmp_path)
+    demo.terminate()
+    demo.communicate(timeout=60)
+    assert demo.returncode == 143
+    assert not witnesses_below(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def witnesses_below(folder: Path) -> list[bytes]:
+    """The command lines of running witnesses whose state lies there."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = process.read_bytes()
+        except OSError:
+            continue
+        if b"witness" in words and str(folder).encode() in words:
+            found.append(words)
+    return found
+
+
 def test_proofs_verify_with_a_trust_file_and_nothing_else(told: Told, tmp_path: Path) -> None:
     for name in ("fact.cose", "fact.tlog-proof", "trust.toml"):
         shutil.copy(told.folder / "handed-out" / name, tmp_path / name)
