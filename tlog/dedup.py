@@ -15,6 +15,7 @@ the index says what it has to be: whoever opens it checks all three against sums
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import struct
@@ -293,11 +294,19 @@ class FileIndex:
 
 
 def _unusable(error: apsw.Error) -> UnavailableError:
+    """What a caller is told; `errno` is the operating system's, and marks it as no flush that failed."""
+    number = _ERRNO.get(type(error).__name__, errno.EIO)
     return UnavailableError(
-        f"log: the identity index cannot be used ({type(error).__name__})",
-        code="storage_failed",
-        errno=getattr(error, "extendedresult", 0),  # not a flush that must never be tried again
+        f"log: the identity index cannot be used ({os.strerror(number)})", code="storage_failed", errno=number
     )
+
+
+_ERRNO: Final = {
+    "FullError": errno.ENOSPC,
+    "ReadOnlyError": errno.EROFS,
+    "PermissionsError": errno.EACCES,
+    "CantOpenError": errno.EACCES,
+}
 
 
 def _make_private(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -274,9 +275,12 @@ def test_a_folder_in_the_place_of_the_index_is_an_error_that_says_so(tmp_path: P
         assert "errno" in caught.value.fields
 
 
-@pytest.mark.parametrize("error", [apsw.FullError, apsw.IOError, apsw.ReadOnlyError])
+@pytest.mark.parametrize(
+    ("error", "number"),
+    [(apsw.FullError, errno.ENOSPC), (apsw.IOError, errno.EIO), (apsw.ReadOnlyError, errno.EROFS)],
+)
 def test_a_fault_of_the_disk_may_be_tried_again(
-    error: type[apsw.Error], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: type[apsw.Error], number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index = FileIndex(tmp_path / "i.sqlite")
     add(index, 0, 5)
@@ -290,7 +294,7 @@ def test_a_fault_of_the_disk_may_be_tried_again(
         for call in (index.head, lambda: index.find([identity(1)]), lambda: add(index, 5, 6)):
             with pytest.raises(UnavailableError) as caught:
                 call()
-            assert "errno" in caught.value.fields
+            assert caught.value.fields["errno"] == number
     add(index, 5, 6)
     assert index.find([identity(5)]) == {identity(5): 5}
     index.close()
