@@ -106,8 +106,7 @@ def preview(parts: Parts, principal: Principal, **selector: Any) -> dict[str, An
     would take nothing, and `on_hold` where holds keep all of it.
     """
     now = parts.clock()
-    request = parse_request(now, **selector)
-    _require(principal, request)
+    request = parse_request(now, **selector).permitted(principal)
     guard = request.guard or request.default_guard
     with parts.store.read() as view:
         scope = _scope(view, parts, principal)
@@ -148,8 +147,7 @@ def execute(
     holds once. Raises RefusedError with code `token_invalid` if it does not hold, or if what it confirmed has
     changed since; then nothing was deleted. `failpoint` is called with the name of each step done, for tests.
     """
-    request = parse_request(parts.clock(), **selector)
-    _require(principal, request)
+    request = parse_request(parts.clock(), **selector).permitted(principal)
     token = erase_token.check(confirm)
 
     def admit(txn: Txn, scope: Scope, selection: Selection) -> Disposition:
@@ -331,10 +329,6 @@ def _verify(parts: Parts, plan: _Plan, started: _Started, erased: _Erased) -> re
 
 
 # Who may, and what with
-
-
-def _require(principal: Principal, request: Request) -> None:
-    require(principal, request.needed_scope)
 
 
 def _scope(view: Snapshot, parts: Parts, principal: Principal) -> Scope:

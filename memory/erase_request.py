@@ -7,11 +7,12 @@ Several selectors narrow each other: a subject and a time take what is about the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from memory.manifest_fields import BASES
-from memory.model import parse_fact_id
+from memory.model import Principal, parse_fact_id
+from memory.principal import require
 from memory.times import HOUR, parse_time
 from tlog.errors import MalformedError
 
@@ -27,6 +28,7 @@ _TIME: Final = frozenset({"recorded_from", "recorded_until"})
 _WHOLE: Final = frozenset({"all", "tenant"})
 # Whoever asks for these asks for what nobody named: it takes the right to purge.
 _SWEEPING: Final = frozenset({"all", "tenant", "value", "time"})
+_LIFTING: Final = frozenset({"memory:purge", "memory:reaffirm"})
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,19 @@ class Request:
     def needed_scope(self) -> str:
         """The right that it takes."""
         return "memory:purge" if self.kind in _SWEEPING or self.whole else "memory:forget"
+
+    def permitted(self, principal: Principal) -> Request:
+        """The request as this caller may make it; RefusedError with the right that it lacks.
+
+        To give up the hashes of retired values is to let those values come back, as a reaffirmation does: who may
+        neither purge nor reaffirm forgets, and what was retired stays refused.
+        """
+        require(principal, self.needed_scope)
+        if not _LIFTING.isdisjoint(principal.scopes):
+            return self
+        if self.guard is not None and self.guard.name != "keep":
+            require(principal, "memory:reaffirm")
+        return replace(self, guard=Disposition("keep"))
 
     def ledger(self, scope: Scope) -> dict[str, Any]:
         """What of the ledger it concerns beside the selected facts: also what outlived facts of its scope."""

@@ -263,7 +263,7 @@ def _echo(view: _View) -> Decision | None:
 
 
 def _refusable(view: _View) -> Decision | None:
-    return _restatement(view) or _valueless(view) or _provisional(view)
+    return _restatement(view) or _valueless(view) or _suspect(view) or _provisional(view)
 
 
 def _restatement(view: _View) -> Decision | None:
@@ -282,6 +282,13 @@ def _valueless(view: _View) -> Decision | None:
     """Prose cannot be compared, so it may not take the place of a value."""
     if view.proposal.value is None and any(fact.value is not None for fact in view.current):
         return Decision("refused", REFUSED_VALUELESS, reason="valueless")
+    return None
+
+
+def _suspect(view: _View) -> Decision | None:
+    """Prose without a value that states one which its key has moved on from."""
+    if view.proposal.value is None and view.known.names_retired:
+        return Decision("held", HELD_ECHO, reason="possible_echo")
     return None
 
 

@@ -105,13 +105,38 @@ def names_retired(view: Snapshot, scope: Scope, text: str, seen: Statable | None
 
     `seen` is the text as `read_text` read it, if it did; it is read again for what has been retired since.
     """
+    seen, hits = _hits(view, scope, text, seen, now)
+    return seen is not None and any(
+        _is_about(view, scope, seen.reading, seen.tags[hit.value_tag], hit) for hit in hits
+    )
+
+
+def key_states_retired(
+    view: Snapshot, scope: Scope, key_tag: bytes, text: str, seen: Statable | None, now: int
+) -> bool:
+    """Whether a text for a key, that comes without a value, states one which the key has moved on from.
+
+    What the records of the key that stand say in their own texts, too, is not told from them again.
+    """
+    seen, hits = _hits(view, scope, text, seen, now)
+    if seen is None:
+        return False
+    of_key = [seen.tags[hit.value_tag] for hit in hits if hit.key_tag == key_tag]
+    standing = view.facts_of_key(scope.tenant_id, key_tag, STANDING) if of_key else ()
+    told = [canon.Reading(fact.content["text"]) for fact in standing]
+    return any(all(rules.words_beside(one, span, ()) is None for one in told) for span, rules in of_key)
+
+
+def _hits(
+    view: Snapshot, scope: Scope, text: str, seen: Statable | None, now: int
+) -> tuple[Statable | None, list[LedgerHit]]:
+    """The retired values of a scope that a text states, and the text as it was read; None where none can be."""
     counts = word_counts(view, scope)
     if not counts:
-        return False
+        return None, []
     if seen is None or not counts <= seen.word_counts:
         seen = _tagged(scope, canon.Reading(text) if seen is None else seen.reading, counts)
-    hits = store_ledger.ledger_hits(view, scope.tenant_id, tuple(seen.tags), now)
-    return any(_is_about(view, scope, seen.reading, seen.tags[hit.value_tag], hit) for hit in hits)
+    return seen, list(store_ledger.ledger_hits(view, scope.tenant_id, tuple(seen.tags), now))
 
 
 def retire(

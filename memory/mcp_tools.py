@@ -224,7 +224,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
                 "guard": {
                     "type": "string",
                     "enum": ["keep", "erase"],
-                    "description": "whether retired values stay refused",
+                    "description": "whether retired values stay refused: keep, unless you have the right to lift it",
                 },
                 "confirm": {**_TEXT, "description": "token of the preview"},
             }

@@ -107,7 +107,7 @@ class Known:
     value_retired: bool = False
     """The value ledger holds the proposal's value for its key."""
     names_retired: bool = False
-    """For a text without a key: it states a retired value of something it names."""
+    """For a text without a key: it states a retired value of something it names; without a value: of its key."""
     lifted: bytes | None = None
     """Commitment of the refusal that a redeemed reaffirmation lifts, bound to this key and value."""
 

@@ -134,8 +134,8 @@ def _check_reaffirm(principal: Principal, arguments: Mapping[str, Any]) -> None:
 
 
 def _read_ahead(parts: Parts, principal: Principal, proposal: Proposal) -> ledger.Statable | None:
-    """A text without a key, read for what it may state before the lock is taken: a long one takes its time."""
-    if proposal.key is not None or parts.guard != "on":
+    """A text without a value, read for what it may state before the lock is taken: a long one takes its time."""
+    if proposal.value is not None or parts.guard != "on":
         return None
     with parts.store.read() as view:
         scope = open_scope(view, parts.vault, principal)
@@ -213,6 +213,10 @@ def _known(write: _Write, lifted: bytes | None) -> Known:
         retired = ledger.is_retired(view, scope, write.key_tag, write.said, write.now)
         # What stands beside a record on hold has taken its place: that one does not come back by another's mouth.
         retired = retired or (bool(write.standing) and _says_held(write, write.key_tag))
+        if proposal.value is None and not retired:
+            named = ledger.key_states_retired(
+                view, scope, write.key_tag, proposal.text, write.read, write.now
+            )
     elif guarded and not write.facts:
         named = ledger.names_retired(view, scope, proposal.text, write.read, write.now)
     return Known(
