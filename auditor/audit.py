@@ -27,7 +27,7 @@ from auditor.exhibits import (
     head_of,
 )
 from auditor.findings import Finding, Note, Outcome, merge
-from auditor.home_files import check_home_files
+from auditor.home_files import Belongs, check_guard_keys, check_home_files, sizes_of_logs
 from auditor.log_files import FOLDER, url_files
 from auditor.monitor_state import earlier_heads
 from auditor.page_map import page_maps
@@ -35,7 +35,7 @@ from auditor.part import audit_part
 from auditor.progress import Tell, silent
 from auditor.promises import Held, check_promises_held, read_held
 from auditor.registrations import check_registrations
-from auditor.residue import scan_files
+from auditor.residue import ScanResult, scan_files
 from auditor.settings import check_settings
 from auditor.snapshot import STORE, copy_store, read_only
 from auditor.sqlite_file import Pages
@@ -108,7 +108,7 @@ def audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequence
         outcomes += found
         if places.home is not None:
             # What lies in a bundle, its own list says.
-            outcomes += [] if bundle is not None else [check_home_files(places.home, asked.now)]
+            outcomes += [] if bundle is not None else [_check_home(places, places.home, logs, asked.now)]
             outcomes.append(check_settings(places.home, asked, places.state))
         outcomes.append(check_heads(exhibits.heads, log.entries))
         if needles is not None:
@@ -122,6 +122,11 @@ def audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequence
     if every and places.state is not None and log.verified is not None and not whole.findings:
         keep_verified(places.state, log.verified, asked.trust)
     return Audited(whole, log.verified, exhibits)
+
+
+def _check_home(places: Places, home: Path, logs: Sequence[tuple[str, LogFiles]], now: int) -> Outcome:
+    names = [] if places.log is not None else [name for name, _ in logs]
+    return check_home_files(home, now, Belongs(frozenset(names), sizes_of_logs(home, names)))
 
 
 def _audit_log_alone(
@@ -158,7 +163,7 @@ def _audit_store(
             damaged = Finding("FACT_ALTERED", STORE, f"The file is damaged: {error.message}.")
             return [Outcome((damaged,))], Exhibits()
         places.tell("statements")
-        outcomes, live, exhibits = _audit_rows(pages, log, asked, tenant, bundle, held)
+        outcomes, live, exhibits = _audit_rows(pages, log, asked, tenant, bundle, held, home)
         places.tell("pages")
         structure, report = check_structure(pages, live)
         outcomes += [structure, control_structure()]
@@ -177,6 +182,7 @@ def _audit_rows(
     tenant: str | None,
     bundle: ReadBundle | None,
     held: Sequence[Held],
+    home: Path,
 ) -> tuple[list[Outcome], Live, Exhibits]:
     """Every check of rows, the numbers of the rows that are there now, and what they have to show."""
     with read_only(pages) as connection:
@@ -195,9 +201,16 @@ def _audit_rows(
         if tenant is None:
             outcomes.append(_check_words(connection, rows, statements))
             outcomes += [_check_soundness(connection), check_strays(connection)]
+            # One whose last content was erased has lost its name, and its key.
+            numbers = {each.number for each in rows.tenants if each.name}
+            outcomes += [] if bundle is not None else [check_guard_keys(home, numbers, asked.now)]
         else:
             note = Note("other tenants", "statements of other tenants, and the word index, which all share")
-            outcomes.append(Outcome(not_checked=(note,)))
+            text = (
+                "whether the last statements of the tenant were hidden with all their rows: the log does not say whose "
+                "an entry is, so an audit of the whole store shows it, or receipts of the tenant's clients"
+            )
+            outcomes.append(Outcome(not_checked=(note, Note("last statements", text))))
         live = Live(
             contents=frozenset(row_numbers(connection, "contents")),
             facts=frozenset(row_numbers(connection, "facts")),
@@ -253,8 +266,13 @@ def _scan(
 ) -> Outcome:
     """The texts that the caller gave, looked for in every file of the home and of the other places."""
     if needles is None:
-        note = Note("needles", "no texts to search for were given: residue was judged by its structure alone")
-        return Outcome(not_checked=(note,))
+        text = "no texts to search for were given: residue was judged by its structure alone"
+        notes = [Note("needles", text)]
+        if also:
+            if not all(place.exists() for place in also):
+                raise MalformedError("expected an existing file or folder to scan")
+            notes.append(Note("also", "other places, which only texts can be searched for in", len(also)))
+        return Outcome(not_checked=tuple(notes))
     control = control_scanner()
     result = scan_files([home, *also], needles, canary=CANARY)
     findings = list(place_hits(result.hits, pages, report))
@@ -264,16 +282,25 @@ def _scan(
     checked = Note(
         "needles", f"files searched for {len(needles) - result.not_searchable} texts", result.files
     )
-    not_checked = []
+    not_checked = _not_searched(result)
+    if not_checked:
+        what = "Something was not searched, so that a text was not found in the rest shows nothing."
+        findings.append(Finding("CONTROL_FAILED", "scan for texts", what, {"gaps": len(not_checked)}))
+    counts = {"files": result.files, "bytes_scanned": result.bytes_scanned}
+    return merge([control, Outcome(tuple(findings), (checked,), not_checked, counts)])
+
+
+def _not_searched(result: ScanResult) -> tuple[Note, ...]:
+    notes = []
     if result.not_searchable:
         text = "texts too short to be searched for"
-        not_checked.append(Note("needles", text, result.not_searchable))
-    not_checked += [Note("files", f"{name} could not be read, or is a link") for name in result.not_read]
-    not_checked += [
-        Note("files", f"{name} holds more compressed data than is opened") for name in result.not_opened
+        notes.append(Note("needles", text, result.not_searchable))
+    notes += [Note("files", f"{name} could not be read, or is a link") for name in result.not_read]
+    notes += [
+        Note("files", f"{name} holds something packed that was not opened, or not to its end")
+        for name in result.not_opened
     ]
-    counts = {"files": result.files, "bytes_scanned": result.bytes_scanned}
-    return merge([control, Outcome(tuple(findings), (checked,), tuple(not_checked), counts)])
+    return tuple(notes)
 
 
 def _compare_manifest(path: Path, files: LogFiles) -> Outcome:

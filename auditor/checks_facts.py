@@ -12,6 +12,7 @@ from auditor.lost import lost_of
 
 _ENDED: Final = frozenset({"superseded", "retracted"})
 _WITHHELD: Final = frozenset({"held", "refused", "discarded"})
+_INSTEAD: Final = ("confirms", "keeps", "begins", "lifts")
 
 
 def check_opened(statements: Sequence[Statement], folded: Fold) -> Outcome:
@@ -127,7 +128,7 @@ def _check_lost_ends(
 def _replaced_by_what_is_there(ender: Statement, contents: set[bytes]) -> bool:
     """Whether everything that a statement put in place of what it ended still has its content."""
     acts = {} if ender.link is None else ender.link.acts
-    return all(target in contents for act in ("confirms", "keeps", "lifts") for target in acts.get(act, ()))
+    return all(target in contents for act in _INSTEAD for target in acts.get(act, ()))
 
 
 def _status_finding(fact: FactRow, expected: Folded) -> Finding:

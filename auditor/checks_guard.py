@@ -2,8 +2,8 @@
 
 A value that was replaced by one which said itself how long it holds may come back after that, unless something else
 was said in between. Only values spelled alike are compared: what else counts as the same value is the guard's own
-knowledge. Where an erasure gave up the guard of a tenant, what it had retired may rightly be learnt again and is not
-held against it.
+knowledge. Where an erasure gave up the guard of what it took, the values of those keys may rightly be learnt again and
+are not held against them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from auditor.fold import Folded, advance
 _LANDED: Final = frozenset({"stored", "superseded", "conflict"})
 _CURRENT: Final = frozenset({"active", "conflict"})
 _KEPT: Final = "keep"
-_TAKES: Final = ("confirms", "keeps", "lifts")
+_TAKES: Final = ("confirms", "keeps", "begins", "lifts")
+_TIES: Final = frozenset(
+    {"retires", "retracts", "conflicts", "confirms", "keeps", "begins", "lifts", "discards"}
+)
 Slot = tuple[int, Any, Any]
 """Tenant, agent and key."""
 Retired = dict[str, int | None]
@@ -30,6 +33,8 @@ def check_returned(statements: Sequence[Statement]) -> Outcome:
     by_commitment = {statement.row.commitment: statement for statement in statements}
     retired: dict[Slot, Retired] = {}
     writes: dict[bytes, Folded] = {}
+    near = _neighbours(statements)
+    given_up: set[Slot] = set()
     findings: list[Finding] = []
     count = 0
     for statement in statements:
@@ -37,26 +42,92 @@ def check_returned(statements: Sequence[Statement]) -> Outcome:
         if link is None:
             continue
         if link.kind == "erase" and link.details.get("guard") != _KEPT:
-            retired = {slot: values for slot, values in retired.items() if slot[0] != statement.row.tenant_id}
+            taken = _taken(statement, retired, near, by_commitment)
+            given_up |= taken
+            retired = {slot: values for slot, values in retired.items() if slot not in taken}
         slot, value = _slot(statement), _text(statement.content, "value")
+        began = by_commitment.get(next(iter(link.acts.get("begins", ())), b""))
+        instead = value if began is None else _text(began.content, "value")
+        until = _until(statement if began is None else began)
         if link.kind == "write" and slot is not None and value is not None:
             count += 1
             findings += _judge(statement, retired.get(slot, {}), value)
         for target in link.acts.get("lifts", ()):
-            for place, back in _held_by(by_commitment.get(target)):
-                retired.get(place, {}).pop(back, None)
+            refused = by_commitment.get(target)
+            if _is_for_good(statement if link.kind == "write" else refused):
+                for place, back in _held_by(refused):
+                    retired.get(place, {}).pop(back, None)
         for target in (*link.acts.get("retires", ()), *link.acts.get("retracts", ())):
             # The past may be retracted, and its value is current or not as before.
             if target in writes and writes[target].status in _CURRENT:
                 for place, gone in _held_by(by_commitment.get(target)):
-                    if gone != value:
-                        _note(retired.setdefault(place, {}), gone, _until(statement))
+                    if gone != instead:
+                        _note(retired.setdefault(place, {}), gone, until)
         _settle(statement, retired, by_commitment)
         advance(writes, statement)
     checked = Note(
         "returned values", "writes with a value compared with those that their key had retired", count
     )
-    return Outcome(tuple(findings), (checked,))
+    return Outcome(tuple(findings), (checked,), _not_compared(retired, given_up, count))
+
+
+def _not_compared(retired: Mapping[Slot, Retired], given_up: set[Slot], count: int) -> tuple[Note, ...]:
+    """What of the values that came back no statement can tell."""
+    notes = []
+    if retired:
+        text = (
+            "writes whose value may be one that was retired, spelled otherwise: only like ones are compared"
+        )
+        notes.append(Note("other spellings", text, count))
+    if given_up:
+        text = "keys of which an erasure took retired values: whether those came back is not asked"
+        notes.append(Note("returned values", text, len(given_up)))
+    return tuple(notes)
+
+
+def _neighbours(statements: Sequence[Statement]) -> Mapping[bytes, set[bytes]]:
+    """Which statements are tied to which by an act, both ways: those of one key are, and an erased one still is."""
+    near: dict[bytes, set[bytes]] = {}
+    for statement in statements:
+        link = statement.link
+        for act, targets in () if link is None or link.kind == "erase" else link.acts.items():
+            for target in targets if act in _TIES else ():
+                near.setdefault(statement.row.commitment, set()).add(target)
+                near.setdefault(target, set()).add(statement.row.commitment)
+    return near
+
+
+def _taken(
+    tombstone: Statement,
+    retired: Mapping[Slot, Retired],
+    near: Mapping[bytes, set[bytes]],
+    by_commitment: Mapping[bytes, Statement],
+) -> set[Slot]:
+    """The keys whose retired values an erasure gave up. One that took hashes alone does not say of which keys."""
+    targets = () if tombstone.link is None else tombstone.link.acts.get("erases", ())
+    if targets:
+        return retired.keys() & _slots_of(targets, near, by_commitment)
+    return {slot for slot in retired if slot[0] == tombstone.row.tenant_id}
+
+
+def _slots_of(
+    targets: Sequence[bytes], near: Mapping[bytes, set[bytes]], by_commitment: Mapping[bytes, Statement]
+) -> set[Slot]:
+    """The keys of what was erased, told by the statements tied to it that are still there."""
+    seen, left = set(targets), list(targets)
+    slots: set[Slot] = set()
+    while left:
+        statement = by_commitment.get(left.pop())
+        if statement is None:
+            continue
+        slot = _slot(statement)
+        if slot is not None:
+            slots.add(slot)
+            continue  # one that is there tells its own key, and need not be gone through
+        following = near.get(statement.row.commitment, set()) - seen
+        seen |= following
+        left += following
+    return slots
 
 
 def _note(retired: Retired, value: str, until: int | None) -> None:
@@ -87,12 +158,22 @@ def _settle(
         begun = type(begins) is int and type(at) is int and begins <= at
         taken = [statement] if begun and "many" not in (content.get("flags") or ()) else []
     for current in taken:
+        until = _until(current if link.kind == "begin" and current is not None else statement)
         for slot, value in _held_by(current):
             ended = [
                 one for one, until in retired.get(slot, {}).items() if until is not None and one != value
             ]
             for one in ended:
-                _note(retired[slot], one, _until(statement))
+                _note(retired[slot], one, until)
+
+
+def _is_for_good(statement: Statement | None) -> bool:
+    """Whether what a reaffirmation brought back holds at once and without an end: else it stays retired beside that."""
+    content = None if statement is None else statement.content
+    if content is None:
+        return True
+    begins, at, until = (content.get(name) for name in ("valid_from", "recorded_at", "valid_until"))
+    return until is None and not (type(begins) is int and type(at) is int and begins > at)
 
 
 def count_unguarded(statements: Sequence[Statement]) -> Outcome:

@@ -39,6 +39,8 @@ def check_ledger(rows: StoreRows, statements: Sequence[Statement], folded: Fold,
         if (tenant, seq) not in there
     ]
     findings += _check_sources(rows, folded)
+    findings += _check_until(rows, required)
+    findings += _check_versions(rows, statements)
     erasures = _by_tenant(rows.erasures)
     findings += _check_expiries(rows, erasures)
     findings += _check_kept(rows, statements, erasures, now)
@@ -174,6 +176,37 @@ def _check_sources(rows: StoreRows, folded: Fold) -> Iterator[Finding]:
             yield Finding("FACT_ALTERED", f"store.db ledger row {row.id}", what, {"fact": row.source})
 
 
+def _check_until(rows: StoreRows, required: Collection[tuple[int, int]]) -> Iterator[Finding]:
+    """A row counts for a time only where a record of its key named that time, and none since holds for good."""
+    said: dict[Slot, set[int]] = {}
+    for fact in rows.facts:
+        if fact.key_tag is not None and fact.valid_until is not None:
+            said.setdefault((fact.tenant_id, fact.key_tag), set()).add(fact.valid_until)
+    # The record that said it may be erased, and its row stays.
+    thinned = {row.tenant_id for row in rows.erasures}
+    for row in rows.ledger:
+        if row.until is None:
+            continue
+        known = said.get((row.tenant_id, row.key_tag), set())
+        if row.source is not None and (row.tenant_id, row.source) in required:
+            what = "A retired value is to be refused for a time only, and what replaced it holds for good."
+        elif row.until not in known and row.tenant_id not in thinned:
+            what = "A retired value is to be refused until a time that no record of its key has named."
+        else:
+            continue
+        yield Finding(CODE, f"store.db ledger row {row.id}", what)
+
+
+def _check_versions(rows: StoreRows, statements: Sequence[Statement]) -> Iterator[Finding]:
+    """No row is under rules for spellings that no write has named: nothing would be compared with it."""
+    contents = (statement.content for statement in statements if statement.content is not None)
+    named = [version for content in contents if type(version := content.get("canon")) is int]
+    for row in rows.ledger:
+        if named and row.canon_version > max(named):
+            what = "A retired value is filed under rules that no write has used."
+            yield Finding(CODE, f"store.db ledger row {row.id}", what, {"version": row.canon_version})
+
+
 def _by_tenant(erasures: Sequence[ErasureRow]) -> Mapping[int, list[Mapping[str, Any]]]:
     """What the store noted of the guard in each erasure, by tenant, with the number of its tombstone."""
     found: dict[int, list[Mapping[str, Any]]] = {}
@@ -207,27 +240,30 @@ def _check_kept(
     erasures: Mapping[int, list[Mapping[str, Any]]],
     now: int,
 ) -> Iterator[Finding]:
-    """What an erasure kept is there, as long as nothing came after it that may have taken it out again."""
-    last = _last_changes(statements)
+    """What an erasure kept is there, but for what came after it and may have taken it out again."""
+    returns = _returns(statements)
     kept = Counter((row.tenant_id, row.expires_at) for row in rows.ledger if row.source is None)
     for tenant, known in erasures.items():
-        whole = all(one.get("disposition") == "keep" for one in known)
         for one in known:
             expires_at = one.get("expires_at")
-            alone = whole or (len(known) == 1 and type(expires_at) is int and expires_at > now)
-            if not alone or last.get(tenant, 0) > one["tombstone"]:
+            ended = isinstance(expires_at, int) and expires_at <= now
+            if one.get("disposition") not in ("keep", "expire") or ended:
                 continue
+            after = [each for each in known if each["tombstone"] > one["tombstone"]]
+            taken = sum(number_in(each, "entries") for each in after if each.get("disposition") != "keep")
+            taken += sum(count for seq, count in returns.get(tenant, ()) if seq > one["tombstone"])
             expected, found = number_in(one, "entries"), kept[tenant, expires_at]
-            if found < expected:
+            if found + taken < expected:
                 what = "The value ledger has fewer rows without a fact than an erasure kept."
                 evidence = {"kept": expected, "found": found, "tombstone": one["tombstone"]}
                 yield Finding(CODE, "store.db ledger", what, evidence)
 
 
-def _last_changes(statements: Sequence[Statement]) -> Mapping[int, int]:
-    """By tenant, the last statement after which a value that an erasure kept may rightly be gone."""
-    last: dict[int, int] = {}
+def _returns(statements: Sequence[Statement]) -> Mapping[int, list[tuple[int, int]]]:
+    """By tenant, each statement that may have taken values out of the ledger, and how many at most."""
+    found: dict[int, list[tuple[int, int]]] = {}
     for statement in statements:
         if statement.link is not None and _may_return(statement):
-            last[statement.row.tenant_id] = statement.row.seq
-    return last
+            count = max(1, sum(len(statement.link.acts.get(act, ())) for act in _MAY_RETURN))
+            found.setdefault(statement.row.tenant_id, []).append((statement.row.seq, count))
+    return found

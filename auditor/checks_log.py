@@ -7,6 +7,7 @@ from typing import Final
 
 from auditor.evidence import Asked, Entries, LogFiles, Span
 from auditor.findings import Finding, Note, Outcome
+from tlog.cosignature import MAX_CLOCK_SKEW_SECONDS
 from tlog.errors import Error, MalformedError
 from tlog.merkle import Frontier, leaf_hash
 from tlog.note import VerifierKey, parse_note
@@ -108,7 +109,7 @@ def _age(verified: VerifiedCheckpoint, asked: Asked) -> Iterator[Finding]:
         what = "No cosignature on the checkpoint is as young as the trust file asks for."
         yield Finding("CHECKPOINT_STALE", f"log {CHECKPOINT}", what, {"bound_seconds": bound, **age})
     for cosignature in verified.cosignatures:
-        if cosignature.timestamp > now + 300:
+        if cosignature.timestamp > now + MAX_CLOCK_SKEW_SECONDS:
             what = "A cosignature is dated in the future."
             yield Finding("TIME_IMPLAUSIBLE", f"log {CHECKPOINT}", what, {"time": cosignature.timestamp})
 

@@ -22,14 +22,23 @@ _TAG_SERIAL: Final = 12 + 2 * 32
 _FACT_COLUMNS: Final = 15
 _FACT_TAGS: Final = (2, 5)
 _WORDS: Final = "search"
-# Payload fractions, the schema format and the text encoding; then what is reserved (the SQLite file format, 1.3).
+# Payload fractions; the schema format, no cache size and no
+# vacuum by itself, and the text encoding; then what is reserved (the SQLite file format, 1.3).
 _CONSTANT: Final = {
     0: b"SQLite format 3\x00",
     20: b"\x00\x40\x20\x20",
-    44: b"\x00\x00\x00\x04",
-    56: b"\x00\x00\x00\x01",
+    44: b"\x00\x00\x00\x04" + bytes(8) + b"\x00\x00\x00\x01",
+    64: bytes(4),
 }
 _RESERVED: Final = slice(72, 92)
+_CHANGES: Final = slice(24, 28)
+_CHANGES_AGAIN: Final = slice(92, 96)
+"""How often the file was changed, and what that was when it was written by the version behind it."""
+_SCHEMA_CHANGES: Final = slice(40, 44)
+_MAX_SCHEMA_CHANGES: Final = 1 << 16
+_JOURNAL: Final = slice(18, 20)
+_JOURNALS: Final = frozenset({b"\x01\x01", b"\x02\x02"})
+"""Of a copy in a bundle, which nobody writes to, and of a store, which has a write-ahead log."""
 _WAL_MAGIC: Final = frozenset(bytes.fromhex(each) for each in ("377f0682002de218", "377f0683002de218"))
 _WAL_LOOKED_AT: Final = 1 << 20
 
@@ -76,7 +85,10 @@ def check_structure(pages: Pages, live: Live) -> tuple[Outcome, PageReport | Non
 def _check_header(pages: Pages) -> Iterator[Finding]:
     """The fields of the file's header that no store changes, and a write-ahead log that is none."""
     data = pages.read(1)[:HEADER_BYTES]
-    if not all(data[at : at + len(value)] == value for at, value in _CONSTANT.items()):
+    constant = all(data[at : at + len(value)] == value for at, value in _CONSTANT.items())
+    schema_changes = int.from_bytes(data[_SCHEMA_CHANGES], "big")
+    counted = data[_CHANGES] == data[_CHANGES_AGAIN] and schema_changes < _MAX_SCHEMA_CHANGES
+    if not constant or not counted or data[_JOURNAL] not in _JOURNALS:
         what = "The header of the file has a field that no store has."
         yield Finding("FACT_ALTERED", f"{MAIN} file header", what)
     if any(data[_RESERVED]):

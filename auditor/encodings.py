@@ -1,13 +1,14 @@
 """The byte strings that a searched text may have become on its way into a file.
 
 A scan that knows only the text itself misses most copies: another case, another normal form, a UTF-16 file, a
-JSON or URL escape, hexadecimal, base64 at any of its three alignments. Each of those is one `Encoding`.
-Not covered, and said so in reports: compression other than gzip and zlib, encryption, pictures, paraphrases.
+JSON or URL escape, hexadecimal, base64 at any of its three alignments, lines broken within it. Each of those is one
+`Encoding`. Not covered, and said so in reports: encryption, pictures, paraphrases; what is packed is opened elsewhere.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import html
 import json
 import unicodedata
@@ -15,9 +16,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+View = Literal["exact", "folded", "spaced", "joined"]
+"""How bytes are looked at: as they are; in lower case; so with each run of white space as one space; as they
+are, without white space."""
+
 SHORTEST_NEEDLE: Final = 4
 """Characters (or bytes) below which a text is reported as not searchable: it would be found everywhere."""
 _SHORTEST_BASE64: Final = 5
+_SHORTEST_JOINED: Final = 12
+"""Without white space, other words make long runs of letters, too."""
+_LONGEST_WIDE: Final = 200
+"""Of a longer text, forms of several bytes a letter are looked for by their beginning."""
 _SHORTEST_DIGITS: Final = 7
 _UNRESERVED: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _SEPARATORS: Final = frozenset(" \t\u00a0\u202f-\u2010\u2011\u2012\u2013.,/()+")
@@ -25,11 +34,13 @@ _SEPARATORS: Final = frozenset(" \t\u00a0\u202f-\u2010\u2011\u2012\u2013.,/()+")
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """One form to look for. `folded` data is lower-case ASCII and is looked for in lower-cased bytes."""
+    """One form to look for, in bytes looked at in one way; where those are folded, the data is so, too."""
 
     name: str
     data: bytes
-    case: Literal["exact", "folded"]
+    view: View
+    core: bytes = b""
+    """What two forms share that find the same in two ways of looking: there it counts once."""
 
 
 def encodings_of(needle: str | bytes) -> tuple[Encoding, ...]:
@@ -56,6 +67,9 @@ def _forms_of_text(needle: str) -> Iterable[Encoding]:
         for name, escape in _ESCAPES:
             yield _folded(name, _utf8(escape(text)))
         yield from _forms_of_bytes("utf-8", _utf8(text))
+    yield from _forms_in_lines(variants)
+    for text in dict.fromkeys((needle[:_LONGEST_WIDE], unicodedata.normalize("NFC", needle)[:_LONGEST_WIDE])):
+        yield from _wide_forms(text)
     bare = _without_separators(needle)
     if bare is not None:
         yield _folded("separators removed", _utf8(bare))
@@ -63,11 +77,42 @@ def _forms_of_text(needle: str) -> Iterable[Encoding]:
 
 def _forms_of_bytes(name: str, data: bytes) -> Iterable[Encoding]:
     if name == "bytes":
-        yield Encoding("bytes", data, "exact")
-    yield _folded("hex", data.hex().encode("ascii"))
+        yield Encoding("bytes", data, "exact", data)
+    digits = data.hex().encode("ascii")
+    yield _folded("hex", digits)
+    if len(digits) >= _SHORTEST_JOINED:
+        for each in (digits, digits.upper()):
+            yield Encoding("hex, with white space", each, "joined", digits)
+    yield from _base64_forms("base64", data)
+
+
+def _base64_forms(name: str, data: bytes) -> Iterable[Encoding]:
     for alignment in range(3):
         for core in _base64_cores(data, alignment):
-            yield Encoding(f"base64, alignment {alignment}", core, "exact")
+            yield Encoding(f"{name}, alignment {alignment}", core, "exact", core)
+            if len(core) >= _SHORTEST_JOINED:
+                yield Encoding(f"{name} in lines, alignment {alignment}", core, "joined", core)
+
+
+def _forms_in_lines(variants: Iterable[str]) -> Iterable[Encoding]:
+    """The text with other white space between its words, and where a line of a mail was broken."""
+    for text in variants:
+        data = _utf8(" ".join(text.split())).lower()
+        yield Encoding("utf-8, other white space", data, "spaced", data)
+    for text in variants:
+        data = _quoted_printable(" ".join(text.split())).lower()
+        yield Encoding("quoted-printable", data, "spaced", data)
+
+
+def _wide_forms(text: str) -> Iterable[Encoding]:
+    for name in ("utf-32-le", "utf-32-be"):
+        yield _folded(name.replace("32-", "32"), text.encode(name, "surrogatepass"))
+    for name in ("utf-16-le", "utf-16-be"):
+        data = text.encode(name, "surrogatepass")
+        yield _folded("hex of utf-16", data.hex().encode("ascii"))
+        yield from _base64_forms("base64 of utf-16", data)
+    with contextlib.suppress(UnicodeEncodeError):
+        yield _folded("latin-1", text.encode("latin-1"))
 
 
 def _variants(needle: str) -> tuple[str, ...]:
@@ -146,8 +191,15 @@ def _without_separators(needle: str) -> str | None:
     return bare if looks_like_number and bare != needle else None
 
 
+def _quoted_printable(text: str) -> bytes:
+    """As a mail writes it, lines not broken: what is no printable ASCII, and the sign of equality, in two digits."""
+    return b"".join(
+        bytes([byte]) if 32 <= byte < 127 and byte != ord("=") else b"=%02x" % byte for byte in _utf8(text)
+    )
+
+
 def _folded(name: str, data: bytes) -> Encoding:
-    return Encoding(name, data.lower(), "folded")
+    return Encoding(name, data.lower(), "folded", data.lower())
 
 
 def _utf8(text: str) -> bytes:
@@ -157,5 +209,5 @@ def _utf8(text: str) -> bytes:
 def _distinct(forms: Iterable[Encoding]) -> tuple[Encoding, ...]:
     seen: dict[tuple[bytes, str], Encoding] = {}
     for form in forms:
-        seen.setdefault((form.data, form.case), form)
+        seen.setdefault((form.data, form.view), form)
     return tuple(seen.values())

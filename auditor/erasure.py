@@ -16,6 +16,7 @@ from typing import Any, Final
 from auditor.evidence import Asked, Entries, ErasureRow, LogFiles, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
 from auditor.lost import lost_of
+from auditor.manifest_claims import Erased, check_claims
 from auditor.manifests import FOLDER as FOLDER
 from auditor.manifests import MAX_MANIFEST_BYTES, Manifest, hour_of, list_in, map_in, map_of, number_in
 from auditor.manifests import decode_manifest as decode_manifest
@@ -69,6 +70,7 @@ def check_erasures(
         *_check_tip(rows, cases, lost),
     ]
     present = {statement.row.commitment for statement in statements if statement.row.content is not None}
+    seqs = {statement.row.commitment: statement.row.seq for statement in statements}
     manifests: dict[int, Manifest] = {}
     for case in cases:
         findings += [] if _is_announced_in_what_is_lost(case, lost) else _check_case(case, asked)
@@ -82,6 +84,11 @@ def check_erasures(
         manifests[case.number] = manifest
         findings += _check_signature(case, manifest, asked, entries)
         findings += _check_document(case, manifest, present)
+        if case.last and not lost:
+            # What a restore brought back knows no more of its own surroundings than it did.
+            # Where logs followed each other, the policy may know the last alone.
+            origins = set() if entries.successions else {log.key.name for log in asked.trust.policy.logs}
+            findings += _check_claims(case, manifest, rows, seqs, origins)
     findings += _check_previous(manifests)
     tombstoned = sum(case.tombstone is not None and case.last for case in cases)
     checked = Note("erasures", "tombstones compared with their manifests, both ways", tombstoned)
@@ -289,6 +296,17 @@ def _check_document(case: _Case, manifest: Manifest, present: set[bytes]) -> Ite
         yield Finding("MANIFEST_INCOMPLETE", case.place, what)
     yield from _check_detail(case, document)
     yield from _check_state(case, document, targets, present)
+
+
+def _check_claims(
+    case: _Case, manifest: Manifest, rows: StoreRows, seqs: Mapping[bytes, int], origins: set[str]
+) -> Iterator[Finding]:
+    if case.tombstone is None or case.tombstone.link is None:
+        return
+    targets = case.tombstone.link.acts.get("erases", ())
+    took = frozenset(seqs[target] for target in targets if target in seqs)
+    erased = Erased(case.tombstone.row.tenant_id, took, case.tombstone.row.seq)
+    yield from check_claims(manifest.document, case.place, origins, rows, erased)
 
 
 def _check_state(

@@ -96,6 +96,7 @@ class LedgerRow:
     canon_version: int
     source: int | None
     expires_at: int | None = None
+    until: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,25 @@ class TenantRow:
     id: int
     number: bytes
     name: str
+    last_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningRow:
+    """A row of `openings`: who was given what of a statement."""
+
+    id: int
+    tenant_id: int
+    seq: int
+    recipient: bytes
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class BackupRow:
+    """A row of `backups`, and the last statement in it."""
+
+    number: bytes
     last_seq: int
 
 
@@ -167,6 +187,8 @@ class StoreRows:
     requests: tuple[RequestRow, ...] = ()
     tokens: tuple[TokenRow, ...] = ()
     erasures: tuple[ErasureRow, ...] = ()
+    openings: tuple[OpeningRow, ...] = ()
+    backups: tuple[BackupRow, ...] = ()
     stray_contents: tuple[int, ...] = ()
     """Rows of `contents` that no row of `events` has the number of."""
     meta: Mapping[str, int | bytes | str] = field(default_factory=dict)

@@ -9,19 +9,26 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from auditor.findings import Finding, Note, Outcome
-from tlog.errors import MalformedError
+from auditor.home_contents import guard_key_number, holds_its_kind, read_plain, widths_beyond
+from tlog.checkpoint import parse_checkpoint
+from tlog.errors import Error, MalformedError
+from tlog.note import parse_note
 
 CONFIG: Final = "config.toml"
 KEYS: Final = "keys"
+LOG: Final = "log"
 MAX_FILES: Final = 2_000_000
 MAX_DEPTH: Final = 12
 TEMPORARY_SECONDS: Final = 2 * 3600
+_MOMENT_SECONDS: Final = 60
+"""A file may have two names, or be ahead of what the audit has read, for as long as it is being put in its place."""
+_RESTORING: Final = re.compile(r"restoring\.db.*")
 _NUMBER: Final = "[1-9][0-9]{0,17}"
 _HEX: Final = "[0-9a-f]{64}"
 _GROUP: Final = "(?:x[0-9]{3}/){0,6}[0-9]{3}"
@@ -58,6 +65,11 @@ _TEMPORARY: Final = re.compile(
     r"|keys/(?:guard/)?\.[a-z0-9.-]{1,80}\.[0-9a-f]{16}\.new"
 )
 _ENDING: Final = re.compile(r"[~.-](?=[A-Za-z0-9~._-]{0,11}\Z)")
+_NEXT_KEY: Final = re.compile(r"keys/(?:issuer|receipt|manifest|registration|index|log)(?:\.next)?\.key")
+_TOLD: Final = frozenset(
+    {"restoring.db", "keys.cbor", "keys.cose", "store.db-shm", "log/keys.cose", "store.db"}
+    | {f"log-state/{name}" for name in ("integrated", "pruned", "identities.sqlite", "entry-ids.sqlite")}
+)
 _NAMED: Final = frozenset(
     {"config.toml", "policy.txt", "trust.toml", "keys.cbor", "keys.cose", "store.db", "checkpoint", "head"}
 )
@@ -72,9 +84,20 @@ class HomeFile:
     size_bytes: int
     inode: int
     changed_at: float
+    names: int = 1
+    """How many names the file has, here or anywhere."""
 
 
-def check_home_files(home: Path, now: int) -> Outcome:
+@dataclass(frozen=True, slots=True)
+class Belongs:
+    """What the rest of the evidence says may be in a home: the sizes of its logs, by folder; empty if not known."""
+
+    names: frozenset[str] = frozenset()
+
+    logs: Mapping[str, int] = field(default_factory=dict)
+
+
+def check_home_files(home: Path, now: int, belongs: Belongs | None = None) -> Outcome:
     """Whether every file of the home is one that a home has; `now` in microseconds."""
     if not (home / CONFIG).exists() and not (home / KEYS).exists():
         note = Note(
@@ -87,12 +110,43 @@ def check_home_files(home: Path, now: int) -> Outcome:
         count += file.kind == "file"
         if count > MAX_FILES:
             raise MalformedError(f"expected at most {MAX_FILES} files in a home")
-        what = _fault(file, now / 1e6)
+        what = _fault(file, now / 1e6) or _fault_within(home, file, belongs or Belongs(), now / 1e6)
         if what is not None:
             evidence: dict[str, str | int] = {"bytes": file.size_bytes, "inode": file.inode}
             findings.append(Finding("RESIDUE_FILE", _place(file.path), what, evidence))
-    checked = Note("home files", "files of the home, each one that a home has", count)
+    checked = Note("home files", "files of the home, each one that a home has, in its form", count)
     return Outcome(tuple(findings), (checked,))
+
+
+def check_guard_keys(home: Path, tenants: Collection[bytes], now: int) -> Outcome:
+    """Whether each key of hashes is of a tenant that the store has; `tenants` are the numbers of those."""
+    findings = []
+    count = 0
+    for file in _files(home / KEYS / "guard", "keys/guard/", 0):
+        number = guard_key_number(file.path)
+        if number is None or abs(now / 1e6 - file.changed_at) <= _MOMENT_SECONDS:
+            continue
+        count += 1
+        if bytes.fromhex(number) not in tenants:
+            what = "A key lies in the home of hashes of a tenant that the store does not have, or no more."
+            findings.append(Finding("RESIDUE_FILE", file.path, what))
+    checked = Note("guard keys", "keys of tenants' hashes, each of a tenant that the store has", count)
+    return Outcome(tuple(findings), (checked,))
+
+
+def sizes_of_logs(home: Path, names: Collection[str]) -> dict[str, int]:
+    """Up to where the logs of a home have tiles, by their folders: what is served, or is about to be."""
+    sizes = {}
+    for name in names:
+        try:
+            head = read_plain(home / name / "checkpoint")
+            sizes[name] = parse_checkpoint(parse_note(head).text).size
+            sizes[name] = max(
+                sizes[name], int(read_plain(home / name.replace(LOG, f"{LOG}-state", 1) / "integrated"))
+            )
+        except (OSError, ValueError, Error):
+            continue  # what is wrong with a checkpoint is found elsewhere
+    return sizes
 
 
 def _fault(file: HomeFile, now: float) -> str | None:
@@ -104,17 +158,36 @@ def _fault(file: HomeFile, now: float) -> str | None:
     if _KNOWN.fullmatch(file.path):
         return None
     if _TEMPORARY.fullmatch(file.path):
-        old = now - file.changed_at > TEMPORARY_SECONDS
+        old = abs(now - file.changed_at) > TEMPORARY_SECONDS
         return "A file that was being written hours ago was left in the home." if old else None
     if file.path.endswith("-journal"):
         return "A rollback journal lies beside a database: it holds pages as they were."
     return "A file lies in the home that no home has."
 
 
+def _fault_within(home: Path, file: HomeFile, belongs: Belongs, now: float) -> str | None:
+    """What is wrong with a file that has a name of a home; None if nothing is."""
+    if file.kind == "folder":
+        number = re.fullmatch(_LOG, file.path)
+        known = not belongs.names or number is None or file.path in belongs.names
+        return None if known else "A log lies in the home that no other leads to."
+    old = abs(now - file.changed_at) > _MOMENT_SECONDS
+    if file.names > 1 and old:
+        return "A file of the home has another name, here or elsewhere, under which it stays."
+    if _RESTORING.fullmatch(file.path) and (home / "store.db").exists():
+        return "A store that was being put back lies beside the store."
+    folder, _, rest = file.path.partition("/")
+    if folder in belongs.logs and old and widths_beyond(rest, belongs.logs[folder]):
+        return "A tile lies beyond the end of the log."
+    return None if holds_its_kind(home, file.path) else "A file of a home holds what such a file never holds."
+
+
 def _place(path: str) -> str:
     """Where it is, without a name that could be content."""
     folder, _, name = path.rpartition("/")
     beginnings = (name[: match.start()] for match in _ENDING.finditer(name))
+    if path in _TOLD or _NEXT_KEY.fullmatch(path):
+        return path
     told = name if any(_is_told(folder, beginning) for beginning in beginnings) else "(name withheld)"
     known = folder if not folder or _FOLDERS.fullmatch(folder) else "(folder withheld)"
     return f"{known}/{told}" if known else told
@@ -142,7 +215,7 @@ def _files(folder: Path, prefix: str, depth: int) -> Iterator[HomeFile]:
         is_folder = entry.is_dir(follow_symlinks=False)
         kind = "folder" if is_folder else "file" if entry.is_file(follow_symlinks=False) else "other"
         path = prefix + entry.name
-        yield HomeFile(path, kind, info.st_size, info.st_ino, info.st_mtime)
+        yield HomeFile(path, kind, info.st_size, info.st_ino, info.st_mtime, info.st_nlink)
         # What lies in a folder that does not belong there is found with the folder.
         if is_folder and _FOLDERS.fullmatch(path):
             yield from _files(folder / entry.name, path + "/", depth + 1)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from auditor.findings import SEVERITIES
 from tlog.checkpoint import Checkpoint, open_checkpoint
+from tlog.cosignature import MAX_CLOCK_SKEW_SECONDS, Cosignature
 from tlog.errors import Error, MalformedError, UnavailableError, VerificationError
 from tlog.merkle import HashReader
 from tlog.note import format_note, parse_note
@@ -103,7 +104,7 @@ def look(
     tiles = _Tiles(read)
     views = [View(head.names, head.opened.checkpoint, format_note(head.opened.note)) for head in witnessed]
     comparison = compare_heads([served, *views, *([] if earlier is None else [earlier])], tiles.reader_of)
-    cosigned_at = _cosigned_at(watched, data)
+    cosigned_at = _cosigned_at(watched, data, now)
     alarms = [
         *_forks(comparison),
         *_frozen(watched, served),
@@ -182,7 +183,7 @@ def _behind(
         sizes = {"size": size, "seen_size": earlier.checkpoint.size}
         yield Alarm("LOG_ROLLED_BACK", what, notes, sizes)
     for head in witnessed:
-        at = max((one.timestamp for one in head.cosignatures), default=now)
+        at = max(_credible(head.cosignatures, now), default=now)
         if head.opened.checkpoint.size > size and now - at > watched.grace_seconds:
             what = "The log serves a smaller head than a witness cosigned some time ago."
             notes = ((", ".join(head.names), format_note(head.opened.note)), (ITSELF, served.note))
@@ -223,13 +224,18 @@ def _age(watched: Watched, cosigned_at: int | None, data: bytes, now: int) -> It
     yield Alarm("CHECKPOINT_STALE", what, ((ITSELF, data),), {"bound_seconds": bound, **age})
 
 
-def _cosigned_at(watched: Watched, data: bytes) -> int | None:
-    """The newest cosignature by a witness of the policy, on the head that is served."""
+def _cosigned_at(watched: Watched, data: bytes, now: int) -> int | None:
+    """The newest credible cosignature by a witness of the policy, on the head that is served."""
     try:
         lines = verify_cosignatures(watched.trust.policy, parse_note(data))
     except Error:
         return None
-    return max((one.timestamp for one in lines), default=None)
+    return max(_credible(lines, now), default=None)
+
+
+def _credible(lines: Sequence[Cosignature], now: int) -> Iterator[int]:
+    """Their times, without those ahead of ours: one dated years ahead would make an old head look fresh for years."""
+    return (line.timestamp for line in lines if line.timestamp <= now + MAX_CLOCK_SKEW_SECONDS)
 
 
 def _may_keep(served: View, earlier: View | None, comparison: Comparison) -> bool:

@@ -2,61 +2,56 @@
 
 Needles live in memory only. A result names files, forms and counts, never a needle; a file whose very name
 holds one is named by its number. Symbolic links are not followed, and what could not be read is listed, for a
-scan that skipped something has not found it clean. Streams of gzip and zlib are looked into wherever they
-begin, up to a bound.
+scan that skipped something has not found it clean. What is packed is opened wherever it begins, also within another
+packing, up to a bound.
 """
 
 from __future__ import annotations
 
+import bz2
+import io
+import lzma
 import os
-import re
 import stat
+import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from auditor.encodings import Encoding, encodings_of, is_plain
+from auditor import containers
+from auditor.encodings import encodings_of, is_plain
 from auditor.hits import Hit as Hit
 from auditor.hits import ScanResult as ScanResult
+from auditor.patterns import CANARY, Patterns, Tally, compile_patterns, hits_in, search, unlike
 from tlog.errors import MalformedError
 
-if TYPE_CHECKING:
-    from ahocorasick_rs import BytesAhoCorasick
-
 CHUNK_BYTES: Final = 4 * 1024 * 1024
-MAX_STREAM_BYTES: Final = 32 * 1024 * 1024
-"""How much of one compressed stream is looked at."""
-MAX_OPENED_BYTES: Final = 256 * 1024 * 1024
-"""How much is decompressed for one file, so that a bomb costs a bounded time."""
-_STREAM_START: Final = re.compile(rb"\x1f\x8b\x08|\x78[\x01\x5e\x9c\xda]")
-_GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
-_PACKED: Final = {"gzip": 16 + zlib.MAX_WBITS, "zlib": zlib.MAX_WBITS}
+
+
+def _zipped(data: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("member", data)
+    return buffer.getvalue()
+
+
+def _gzipped(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush()
+
+
+_PACKED: Final[Mapping[str, Callable[[bytes], bytes]]] = {
+    "gzip": _gzipped,
+    "zlib": zlib.compress,
+    "zip": _zipped,
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+    "gzip in gzip": lambda data: _gzipped(_gzipped(data)),
+}
 PACKED_FORMS: Final = len(_PACKED)
-_PROBE_BYTES: Final = 4096
-_CANARY: Final = -1
-
-
-@dataclass(frozen=True, slots=True)
-class _Patterns:
-    """The automata of a needle list; `owners` tells whose form a pattern is, automaton by automaton."""
-
-    automata: tuple[tuple[BytesAhoCorasick, bool], ...]
-    owners: tuple[tuple[tuple[int, Encoding], ...], ...]
-    longest: int
-
-
-@dataclass(slots=True)
-class _Tally:
-    counts: Counter[tuple[int, str]] = field(default_factory=Counter)
-    firsts: dict[tuple[int, str], int] = field(default_factory=dict)
-
-    def add(self, needle: int, encoding: str, offset: int) -> None:
-        place = (needle, encoding)
-        self.counts[place] += 1
-        self.firsts.setdefault(place, offset)
 
 
 def scan_files(
@@ -72,14 +67,14 @@ def scan_files(
     control = encodings_of(canary)
     if not control:
         raise MalformedError("expected a canary long enough to search for")
-    patterns = _compile(forms, control)
+    patterns = compile_patterns(forms, control)
     hits: list[Hit] = []
     not_read: list[str] = []
     not_opened: list[str] = []
     files = size_bytes = 0
     control_found = False
     for number, (path, label) in enumerate(_files(roots, not_read), start=1):
-        names, tally = _in_name(patterns, label), _Tally()
+        names, tally = _in_name(patterns, label), Tally()
         shown = f"(file {number}, its name withheld)" if names.counts else _visible(label)
         try:
             scanned, whole = _scan_file(path, patterns, tally)
@@ -92,7 +87,7 @@ def scan_files(
         size_bytes += scanned
         if not whole:
             not_opened.append(shown)
-        control_found = control_found or any(needle == _CANARY for needle, _ in tally.counts)
+        control_found = control_found or any(needle == CANARY for needle, _ in tally.counts)
         hits += _hits(names, shown, "file name, ") + _hits(tally, shown, "")
     return ScanResult(
         files=files,
@@ -114,41 +109,25 @@ def missed_forms(folder: Path, canary: str) -> tuple[str, ...]:
     """
     planted = {f"{number}": form for number, form in enumerate(encodings_of(canary))}
     for name, form in planted.items():
-        _plant(folder / name, b"\x00" * 7 + form.data + b"\x00")
-    for name, window_bits in _PACKED.items():
-        packer = zlib.compressobj(wbits=window_bits)
-        _plant(folder / name, b"\x00" * 7 + packer.compress(canary.encode()) + packer.flush())
+        _plant(folder / name, b"\x00" * 7 + unlike(form) + b"\x00")
+    for name, pack in _PACKED.items():
+        _plant(folder / name, b"\x00" * 7 + pack(canary.encode()))
     found = {(hit.file, hit.encoding) for hit in scan_files(folder, [canary], canary=canary).hits}
     missed = [form.name for name, form in planted.items() if (name, form.name) not in found]
     missed += [name for name in _PACKED if not any(file == name for file, _ in found)]
     return tuple(missed)
 
 
-def _in_name(patterns: _Patterns, label: str) -> _Tally:
+def _in_name(patterns: Patterns, label: str) -> Tally:
     """The needles in the name of a file; a canary there is no control of what is in files."""
-    found = _Tally()
-    _search(patterns, os.fsencode(label), 0, 0, found, "")
-    found.counts = Counter({place: count for place, count in found.counts.items() if place[0] != _CANARY})
+    found = Tally()
+    search(patterns, os.fsencode(label), 0, 0, found, "")
+    found.counts = Counter({place: count for place, count in found.counts.items() if place[0] != CANARY})
     return found
 
 
 def _plant(path: Path, data: bytes) -> None:
     path.write_bytes(data)
-
-
-def _compile(forms: Sequence[Sequence[Encoding]], control: Sequence[Encoding]) -> _Patterns:
-    from ahocorasick_rs import BytesAhoCorasick
-
-    owned = [(number, form) for number, each in enumerate(forms) for form in each]
-    owned += [(_CANARY, form) for form in control]
-    automata: list[tuple[BytesAhoCorasick, bool]] = []
-    owners: list[tuple[tuple[int, Encoding], ...]] = []
-    for case in ("exact", "folded"):
-        chosen = tuple((number, form) for number, form in owned if form.case == case)
-        if chosen:
-            automata.append((BytesAhoCorasick([form.data for _, form in chosen]), case == "folded"))
-            owners.append(chosen)
-    return _Patterns(tuple(automata), tuple(owners), max(len(form.data) for _, form in owned))
 
 
 def _files(roots: Sequence[Path], not_read: list[str]) -> Iterator[tuple[Path, str]]:
@@ -184,92 +163,72 @@ def _files_below(folder: Path, prefix: str, not_read: list[str]) -> Iterator[tup
         # Sockets, pipes and devices hold no bytes of their own.
 
 
-def _scan_file(path: Path, patterns: _Patterns, tally: _Tally) -> tuple[int, bool]:
-    """Bytes looked at, and whether every compressed stream was looked at to its end."""
+def _scan_file(path: Path, patterns: Patterns, tally: Tally) -> tuple[int, bool]:
+    """Bytes looked at, and whether everything packed was looked at to its end."""
     # O_NOFOLLOW and O_NONBLOCK: what was a file when listed may be a link or a pipe by now.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return 0, True
-        return _scan_descriptor(descriptor, patterns, tally)
+        scan = _Scan(patterns, tally, containers.MAX_OPENED_BYTES)
+        size = scan.look(lambda offset, count: os.pread(descriptor, count, offset))
+        return size, scan.whole
     finally:
         os.close(descriptor)
 
 
-def _scan_descriptor(descriptor: int, patterns: _Patterns, tally: _Tally) -> tuple[int, bool]:
-    kept = b""
-    position = 0
-    budget = MAX_OPENED_BYTES
-    whole = True
-    while chunk := os.pread(descriptor, CHUNK_BYTES, position):
-        window = kept + chunk
-        start = position - len(kept)
-        _search(patterns, window, len(kept), start, tally, "")
-        for match in _STREAM_START.finditer(window):
-            if match.end() <= len(kept):
-                continue
-            used, complete = _scan_stream(descriptor, start + match.start(), budget, patterns, tally)
-            budget -= used
-            whole = whole and complete
-        position += len(chunk)
-        kept = window[-(patterns.longest - 1) :] if patterns.longest > 1 else b""
-    return position, whole
+@dataclass(slots=True)
+class _Scan:
+    """The scan of one file: what it may still unpack, and whether it has looked at everything so far."""
+
+    patterns: Patterns
+    tally: Tally
+    budget: int
+    whole: bool = True
+
+    def look(self, read: containers.Read, depth: int = 0, place: int = 0) -> int:
+        """How many bytes there were to look at; `place` is where in the file their packing begins."""
+        kept = b""
+        position = 0
+        while chunk := read(position, CHUNK_BYTES):
+            window = kept + chunk
+            start = position - len(kept)
+            prefix = "compressed, " if depth else ""
+            search(self.patterns, window, len(kept), place if depth else start, self.tally, prefix)
+            for begin, end in containers.starts_in(window, front=position == 0):
+                if end > len(kept):
+                    self._open(read, start + begin, depth, place if depth else start + begin)
+            position += len(chunk)
+            kept = window[-self.patterns.carry_bytes :]
+        return position
+
+    def _open(self, read: containers.Read, offset: int, depth: int, place: int) -> None:
+        if self.budget <= 0:
+            self.whole = False
+            return
+        limit = min(self.budget, containers.MAX_STREAM_BYTES) if depth < containers.MAX_DEPTH else 1
+        opened = containers.open_stream(read, offset, limit)
+        if opened is None:
+            return
+        self.budget -= len(opened.data)
+        if not opened.whole or (depth >= containers.MAX_DEPTH and opened.data):
+            self.whole = False
+        if depth < containers.MAX_DEPTH and opened.data:
+            data = opened.data
+            self.look(lambda at, count: data[at : at + count], depth + 1, place)
 
 
-def _scan_stream(
-    descriptor: int, offset: int, budget: int, patterns: _Patterns, tally: _Tally
-) -> tuple[int, bool]:
-    """Bytes that came out of the stream at `offset`, if there is one, and whether that was all of it."""
-    if budget <= 0:
-        return 0, False
-    unpacker = zlib.decompressobj(_GZIP_OR_ZLIB)
-    limit = min(budget, MAX_STREAM_BYTES)
-    kept = b""
-    produced = 0
-    position = offset
-    size = _PROBE_BYTES
-    while not unpacker.eof and produced < limit:
-        packed = unpacker.unconsumed_tail or os.pread(descriptor, size, position)
-        if not packed:
-            break
-        if not unpacker.unconsumed_tail:
-            position += len(packed)
-            size = CHUNK_BYTES // 4
-        try:
-            data = unpacker.decompress(packed, CHUNK_BYTES)
-        except zlib.error:
-            return produced, True
-        window = kept + data
-        _search(patterns, window, len(kept), offset, tally, "compressed, ")
-        produced += len(data)
-        kept = window[-(patterns.longest - 1) :] if patterns.longest > 1 else b""
-    return produced, produced < limit
-
-
-def _search(
-    patterns: _Patterns, data: bytes, seen_bytes: int, start: int, tally: _Tally, prefix: str
-) -> None:
-    """Tally the matches in `data` that end after its first `seen_bytes`, which were searched before."""
-    for (automaton, folded), owners in zip(patterns.automata, patterns.owners, strict=True):
-        searched = data.lower() if folded else data
-        for pattern, begin, end in automaton.find_matches_as_indexes(searched, overlapping=True):
-            if end > seen_bytes:
-                needle, form = owners[pattern]
-                tally.add(needle, prefix + form.name, start + (0 if prefix else begin))
-
-
-def _hits(tally: _Tally, file: str, prefix: str) -> list[Hit]:
+def _hits(tally: Tally, file: str, prefix: str) -> list[Hit]:
     return [
         Hit(
             class_code="RESIDUE_FILE" if is_plain(encoding) else "RESIDUE_ENCODED",
             file=file,
             count=count,
             encoding=prefix + encoding,
-            first_offset=tally.firsts[needle, encoding],
+            first_offset=offset,
             needle=needle,
         )
-        for (needle, encoding), count in sorted(tally.counts.items())
-        if needle != _CANARY
+        for needle, encoding, count, offset in hits_in(tally)
     ]
 
 

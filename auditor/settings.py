@@ -21,7 +21,32 @@ from tlog.policy import Policy, parse_policy, satisfied_by
 
 CONFIG: Final = "config.toml"
 POLICY: Final = "policy.txt"
+TRUST: Final = "trust.toml"
 _MAX_BYTES: Final = 1 << 20
+_SETTINGS: Final = frozenset(
+    {
+        "version",
+        "origin",
+        "issuer",
+        "subject",
+        "created_at",
+        "guard",
+        "merge_delay_seconds",
+        "max_checkpoint_age_seconds",
+        "same_operator",
+        "identity",
+        "authority",
+        "instruction_shaped",
+        "unknown_tenants",
+        "mirror",
+        "root",
+        "frozen",
+        "retention",
+        "withheld_retention",
+        "systems",
+    }
+)
+"""Those of docs/formats/home.md."""
 _MAX_WITNESSES: Final = 12
 
 
@@ -30,6 +55,16 @@ def check_settings(home: Path, asked: Asked, state: Path | None) -> Outcome:
     config, data = _config(home), _read(home / POLICY)
     findings: list[Finding] = []
     not_checked: list[Note] = []
+    unknown = set() if config is None else config.keys() - _SETTINGS
+    if unknown:
+        what = "The settings have one that no home has: content could stand there."
+        findings.append(Finding("RESIDUE_FILE", CONFIG, what, {"settings": len(unknown)}))
+    remarks = sum(map(_count_remarks, (home / name for name in (CONFIG, POLICY, TRUST))))
+    if remarks:
+        text = (
+            "lines of settings, policy and trust that are remarks: what people wrote there was not looked at"
+        )
+        not_checked.append(Note("remarks", text, remarks))
     checked: list[Note] = []
     if config is None:
         not_checked.append(Note("settings", "no settings of a home are there to be read"))
@@ -44,7 +79,8 @@ def check_settings(home: Path, asked: Asked, state: Path | None) -> Outcome:
         policy = parse_policy(data)
     except Error:
         what = "The policy of the home is none that can be read."
-        return Outcome((Finding("POLICY_CHANGED", POLICY, what),), tuple(checked), tuple(not_checked))
+        findings.append(Finding("POLICY_CHANGED", POLICY, what))
+        return Outcome(tuple(findings), tuple(checked), tuple(not_checked))
     if is_weaker(policy, asked.trust.policy):
         what = "The home's policy is content with fewer or other witnesses than the caller's."
         findings.append(Finding("POLICY_CHANGED", POLICY, what))
@@ -82,6 +118,17 @@ def _changed(state: Path, config: dict[str, Any], policy: Policy) -> list[Findin
     what = "The policy of the home is another than an earlier audit saw."
     evidence = {"seen": seen.decode("ascii", "replace")[:64], "now": digest.decode()}
     return [Finding("POLICY_CHANGED", POLICY, what, evidence)]
+
+
+def _count_remarks(path: Path) -> int:
+    """Lines that say something to people alone."""
+    lines = (_read(path) or b"").splitlines()
+    return sum(b"#" in line and line.partition(b"#")[2].strip() != b"" and _is_remark(line) for line in lines)
+
+
+def _is_remark(line: bytes) -> bool:
+    before = line.partition(b"#")[0]
+    return before.count(b'"') % 2 == 0 and before.count(b"'") % 2 == 0
 
 
 def _config(home: Path) -> dict[str, Any] | None:

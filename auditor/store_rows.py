@@ -14,11 +14,13 @@ import apsw
 
 from auditor.evidence import (
     ActRow,
+    BackupRow,
     ConflictRow,
     ErasureRow,
     EventRow,
     FactRow,
     LedgerRow,
+    OpeningRow,
     RequestRow,
     StoreFlaw,
     StoreRows,
@@ -75,8 +77,8 @@ _ACTS: Final = ("SELECT tenant, target, seq, CAST(act AS BLOB) FROM acts", "iiit
 _CONFLICTS: Final = ("SELECT seq, tenant, key_tag, closed_by FROM conflicts", "iibI")
 _LEDGER: Final = (
     "SELECT id, tenant, agent_tag, key_tag, subject_tag, name_tags, word_count, canon_version, source, "
-    "expires_at FROM ledger",
-    "iibbBbiiII",
+    "expires_at, until FROM ledger",
+    "iibbBbiiIII",
 )
 _REQUESTS: Final = ("SELECT id, tenant, seq, body_tag, CAST(answer AS BLOB) FROM idempotency", "iiibt")
 _TOKENS: Final = ("SELECT id, tenant, target FROM tokens", "iiI")
@@ -84,6 +86,8 @@ _ERASURES: Final = (
     "SELECT number, tenant, request, CAST(state AS BLOB), tombstone, detail, manifest FROM erasures",
     "iibtIbB",
 )
+_OPENINGS: Final = ("SELECT id, tenant, seq, recipient, CAST(kind AS BLOB) FROM openings", "iiibt")
+_BACKUPS: Final = ("SELECT number, last_seq FROM backups", "bi")
 _TYPES: Final[dict[str, type]] = {"i": int, "b": bytes, "t": bytes}
 
 
@@ -114,6 +118,8 @@ def read_rows(connection: apsw.Connection, tenant: str | None) -> StoreRows:
         requests=reader.rows("idempotency", _REQUESTS, RequestRow, f"{chosen} ORDER BY id"),
         tokens=reader.rows("tokens", _TOKENS, TokenRow, chosen),
         erasures=reader.rows("erasures", _ERASURES, ErasureRow, f"{chosen} ORDER BY number"),
+        openings=reader.rows("openings", _OPENINGS, OpeningRow, chosen),
+        backups=reader.rows("backups", _BACKUPS, BackupRow),
         stray_contents=tuple(_strays(reader)) if tenant_id is None else (),
         meta=_meta(reader),
         flaws=tuple(flaws),

@@ -56,6 +56,7 @@ _OWNED: Final[Mapping[str, str]] = {
     "idempotency": "tenant NOT IN (SELECT id FROM tenants)",
     "tokens": "tenant NOT IN (SELECT id FROM tenants)",
     "erasures": "tenant NOT IN (SELECT id FROM tenants)",
+    "tenants": "NOT EXISTS (SELECT 1 FROM events e WHERE e.tenant = tenants.id)",
     "openings": "NOT EXISTS (SELECT 1 FROM events e WHERE e.seq = openings.seq AND e.tenant = openings.tenant)",
 }
 """Rows that no tenant, or no statement, has."""

@@ -194,8 +194,8 @@ def counting_vacuums() -> Iterator[list[str]]:
     seen: list[str] = []
     connect = store._connect
 
-    def watched(path: Path) -> apsw.Connection:
-        connection = connect(path)
+    def watched(path: Path, *more: Any) -> apsw.Connection:
+        connection = connect(path, *more)
         connection.set_authorizer(None)
         connection.trace_v2(
             apsw.SQLITE_TRACE_STMT,

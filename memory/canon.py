@@ -34,6 +34,14 @@ __all__ = [
 ]
 
 VERSION: Final = 1
+# Names with a capital inside that are one word wherever they stand.
+_ONE_NAMES: Final = """
+github gitlab youtube linkedin javascript typescript paypal whatsapp wordpress dropbox facebook instagram tiktok
+postgresql mongodb graphql sharepoint onedrive powershell airtable bitbucket circleci clickhouse cloudflare
+datadog devops docusign elasticsearch fastapi firefox hubspot influxdb jetbrains mariadb microsoft onenote
+opensearch powerpoint pytorch rabbitmq salesforce servicenow snowflake soundcloud sqlite tensorflow webpack
+zendesk macbook ipad iphone airpods imac
+"""
 
 
 def canonical_value(value: str) -> Canonical:
@@ -79,7 +87,15 @@ def _words_of_key(key: str) -> list[str]:
     if "-" in text:
         text = _minus_pattern().sub(r"\1−", text)
     words = [word for word in _separator_pattern().split(text) if word]
-    return [fold_case(part) for word in words for part in _parts(word)]
+    # Where every part begins with a capital, as in CheckoutApi/Region, capitals are how this writer joins words.
+    style = len(words) > 1 and all(word[0].isupper() for word in words)
+    return [fold_case(part) for word in words for part in (_capital_parts(word) if style else _parts(word))]
+
+
+def _capital_parts(word: str) -> list[str]:
+    if fold_case(word) not in _one_names() and _pascal_pattern().fullmatch(word):
+        return inner_words(word)
+    return _parts(word)
 
 
 def _parts(word: str) -> list[str]:
@@ -98,6 +114,16 @@ def _joined_pattern() -> re.Pattern[str]:
 
 
 @cache
+def _one_names() -> frozenset[str]:
+    return frozenset(_ONE_NAMES.split())
+
+
+@cache
+def _pascal_pattern() -> re.Pattern[str]:
+    return re.compile(r"(?!.*[a-z]OS$)[A-Z][a-z]+\d*(?:[A-Z][a-z]+\d*)+")
+
+
+@cache
 def _minus_pattern() -> re.Pattern[str]:
     # The sign of a number that is a whole part of a key; between letters a hyphen is a separator.
     return re.compile(r"(^|/ ?)-(?=\d)")
@@ -106,4 +132,4 @@ def _minus_pattern() -> re.Pattern[str]:
 @cache
 def _separator_pattern() -> re.Pattern[str]:
     # A dot between digits stays: python/3.10 is not python/3/10.
-    return re.compile(r"[\s/\\_:|>,;-]+|(?<!\d)\.|\.(?!\d)")
+    return re.compile(r"[\s/\\_:|>,;=·・—–-]+|(?<!\d)\.|\.(?!\d)")

@@ -127,8 +127,8 @@ def without_ending(form: str) -> str:
 
 
 def _ordinal(form: str) -> bool:
-    """Whether this is what some languages write for the third, or the 21st."""
-    return len(form) < 5 and form[:-1].isdigit()
+    """Whether this is what some languages write for the third; more digits are rather a number at a sentence's end."""
+    return len(form) < 3 and form[:-1].isdigit()
 
 
 def _unwrapped(form: str) -> str:

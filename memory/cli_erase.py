@@ -69,7 +69,8 @@ def _retention_text(answer: Answer) -> str:
     state = f"; state {answer['state']}" if "state" in answer else ""
     manifest = f", manifest {answer['manifest']}" if "manifest" in answer else ""
     why = "".join(f"\n  {one['text']}" for one in answer.get("why", ()))
-    return f"matched {answer['matched']}, removed {answer['removed']}{state}{manifest}{why}"
+    whose = "every tenant and agent" if answer["covers"] == "home" else "this agent alone"
+    return f"matched {answer['matched']}, removed {answer['removed']}, of {whose}{state}{manifest}{why}"
 
 
 def _selectors(parser: argparse.ArgumentParser, doing: str) -> None:
@@ -213,6 +214,8 @@ def _preview_text(answer: Answer) -> str:
     if preview["mentions"]:
         lines.append("mentioned elsewhere, and NOT erased by this:")
         lines += [f"  {one['id']}" for one in preview["mentions"]]
+    if preview.get("mentions_not_shown"):
+        lines.append(_others_line(preview["mentions_not_shown"]))
     lines.append(
         f"nothing is deleted yet; until {answer['expires_at']} confirm with --confirm {answer['confirm']}"
     )
@@ -249,7 +252,13 @@ def _done_text(answer: Answer) -> str:
         one, several = "record names the subject and was kept", "records name the subject and were kept"
         lines.append(f"not complete: {_many(len(ids), f'other {one}', f'other {several}')}")
         lines.append("to erase them, too: muniment forget" + "".join(f" --id {id}" for id in ids))
+    if answer.get("mentions_not_shown"):
+        lines.append(_others_line(answer["mentions_not_shown"]))
     return "\n".join(lines)
+
+
+def _others_line(count: int) -> str:
+    return f"NOT erased by this: {_many(count, 'record')} of other agents of the tenant that mention it"
 
 
 def _openings_line(count: int) -> str:

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 WITNESSES: Final = "witnesses"
 
 OnWitness = Callable[[str, str, float | None], None]
-"""(witness as the policy names it, outcome, seconds where known): told once of each that was asked."""
+"""(witness as the policy names it, outcome, seconds where known): told how it ended for each that was asked.
+
+Of one that was slower than the quorum it is told `waiting`, and how it ended later, in another thread.
+"""
 
 
 class AskingHome(Protocol):

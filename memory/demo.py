@@ -292,7 +292,9 @@ def _finish(place: Place, keep: str | None, witnesses: tuple[Witness, ...]) -> N
         say("This demo's home is gone with its folder; `muniment demo --keep DIR` leaves it for a look.")
         return
     say(f"The demo's home is {place.home}; look with: muniment status --home {place.home}")
-    say("Its log publishes nothing without its two witnesses, which have ended. To go on with it, start them again:")
+    say(
+        "Its log publishes nothing without its two witnesses, which have ended. To go on with it, start them again:"
+    )
     for witness in witnesses:
         listen = witness.url.removeprefix("http://")
         say(f"  muniment witness serve --state {place.witnesses / witness.name} --listen {listen}")

@@ -18,6 +18,22 @@ MAX_REASON_BYTES: Final = 16 * 1024
 MAX_LIMIT: Final = 1000
 WAITS: Final = ("logged", "witnessed")
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})
+# Of other categories, and yet nothing to see: fillers, joiners, selectors of variants, the blank pattern of Braille.
+_BLANK: Final = frozenset(
+    chr(code)
+    for first, last in (
+        (0x034F, 0x034F),
+        (0x115F, 0x1160),
+        (0x17B4, 0x17B5),
+        (0x180B, 0x180F),
+        (0x2800, 0x2800),
+        (0x3164, 0x3164),
+        (0xFE00, 0xFE0F),
+        (0xFFA0, 0xFFA0),
+        (0xE0100, 0xE01EF),
+    )
+    for code in range(first, last + 1)
+)
 
 Wait = Literal["logged", "witnessed"]
 
@@ -36,9 +52,13 @@ def check_text(value: object, name: str, max_bytes: int) -> str:
         raise MalformedError(f"expected {name} to have at most {max_bytes} bytes, it has {size}")
     if "\0" in value:
         raise MalformedError(f"expected {name} to have no NUL character in it")
-    if not value.strip() or all(unicodedata.category(character) in _INVISIBLE for character in value):
+    if not value.strip() or all(_is_invisible(character) for character in value):
         raise MalformedError(f"expected {name} not to be blank")
     return value
+
+
+def _is_invisible(character: str) -> bool:
+    return character in _BLANK or unicodedata.category(character) in _INVISIBLE
 
 
 def check_key(value: object, name: str = "key") -> str:

@@ -14,17 +14,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memory import (
+    beginning,
     erase_backups,
     erase_systems,
     erase_tenant,
     erase_token,
     store_erase,
     store_holds,
+    store_ledger,
     store_openings,
 )
 from memory import erase_record as record
 from memory.claim import claim_hash, format_claim, new_claim
-from memory.erase_answer import describe, named
+from memory.erase_answer import describe
 from memory.erase_checks import (
     Bystander,
     check_bystanders,
@@ -36,7 +38,7 @@ from memory.erase_checks import (
 )
 from memory.erase_needles import Needles, new_canary, take_needles
 from memory.erase_request import Disposition, Request, parse_request
-from memory.erase_selection import Selection, complete, mentioned, nothing_matched, select
+from memory.erase_selection import Mentioned, Selection, complete, mentioned, nothing_matched, select
 from memory.manifest_fields import MAX_ITEMS
 from memory.model import Principal
 from memory.principal import require
@@ -69,7 +71,7 @@ class _Plan:
     select: Callable[[Snapshot, Scope], Selection]
     admit: Callable[[Txn, Scope, Selection], Disposition]
     ledger: Callable[[Scope], dict[str, Any]]
-    mentions: Callable[[Snapshot, Scope, Selection], tuple[SelectedFact, ...] | None]
+    mentions: Callable[[Snapshot, Scope, Selection], Mentioned | None]
     names: tuple[str, ...] = ()
     claim: bytes = b""
 
@@ -85,7 +87,7 @@ class _Started:
     needles: Needles
     canary: str
     bystanders: tuple[Bystander, ...]
-    mentions: tuple[SelectedFact, ...]
+    mentions: Mentioned
     elsewhere: erase_systems.Order
 
 
@@ -108,6 +110,7 @@ def preview(parts: Parts, principal: Principal, **selector: Any) -> dict[str, An
     now = parts.clock()
     request = parse_request(now, **selector).permitted(principal)
     guard = request.guard or request.default_guard
+    _state_begun(parts, principal)
     with parts.store.read() as view:
         scope = _scope(view, parts, principal)
         selection = select(view, scope, request)
@@ -123,7 +126,7 @@ def preview(parts: Parts, principal: Principal, **selector: Any) -> dict[str, An
             "by_status": selection.by_status(),
             "derived": selection.derived,
             "held": len(selection.held),
-            "mentions": named(mentions),
+            **mentions.shape(),
             "guard": guard.name,
             "ledger": len(selection.entries),
             "openings": len(openings),
@@ -202,6 +205,7 @@ def erase_ended(
 def _run(parts: Parts, principal: Principal, plan: _Plan, failpoint: Callable[[str], None]) -> dict[str, Any]:
     with parts.home.files.lock(record.LOCK):
         record.recover(parts)
+        parts.store.require_promises()
         started = _start(parts, principal, plan)
         failpoint("started")
         try:
@@ -220,6 +224,7 @@ def _run(parts: Parts, principal: Principal, plan: _Plan, failpoint: Callable[[s
 
 def _start(parts: Parts, principal: Principal, plan: _Plan) -> _Started:
     """The erasure durably executing, the token redeemed, and in memory what is needed to check afterwards."""
+    _state_begun(parts, principal)
     with parts.store.read() as view:
         scope = _scope(view, parts, principal)
         mentions = plan.mentions(view, scope, plan.select(view, scope))
@@ -259,7 +264,7 @@ def _start(parts: Parts, principal: Principal, plan: _Plan) -> _Started:
             needles=take_needles(txn.view, selection, plan.names),
             canary=canary,
             bystanders=watch_bystanders(txn.view, selection.seqs),
-            mentions=mentions or (),
+            mentions=mentions or Mentioned(),
             elsewhere=erase_systems.make_order(request, selection, plan.names),
         )
 
@@ -331,6 +336,16 @@ def _verify(parts: Parts, plan: _Plan, started: _Started, erased: _Erased) -> re
 # Who may, and what with
 
 
+def _state_begun(parts: Parts, principal: Principal) -> None:
+    """What was written ahead and has begun is stated as that before it is counted, or goes."""
+    with parts.store.read() as view:
+        scope = _scope(view, parts, principal)
+        ahead = store_ledger.keys_begun(view, scope.tenant_id, scope.agent_tag, parts.clock())
+    if ahead:
+        with parts.store.write() as txn:
+            beginning.state_begun(parts, principal, txn, scope, txn.stamp(parts.clock()))
+
+
 def _scope(view: Snapshot, parts: Parts, principal: Principal) -> Scope:
     scope = open_scope(view, parts.vault, principal)
     if scope is None:
@@ -338,11 +353,10 @@ def _scope(view: Snapshot, parts: Parts, principal: Principal) -> Scope:
     return scope
 
 
-def _mentions(
-    view: Snapshot, scope: Scope, request: Request, selection: Selection
-) -> tuple[SelectedFact, ...] | None:
-    """Other records that name the subject; a request about somebody is not complete without that search."""
-    return mentioned(view, scope, request, selection) if request.subject is not None else None
+def _mentions(view: Snapshot, scope: Scope, request: Request, selection: Selection) -> Mentioned | None:
+    """Other records that name the subject or repeat the value: what was asked for by that is held there, too."""
+    asked = request.subject is not None or request.value is not None
+    return mentioned(view, scope, request, selection) if asked else None
 
 
 def _exceptions(view: Snapshot, scope: Scope, selection: Selection) -> list[dict[str, Any]]:

@@ -3,6 +3,10 @@
 What the first scan looked for was in memory alone. So a request whose scan a crash prevented, or that a reader or
 a file stood in the way of, stays inconclusive until somebody who knows what was erased says it again. Nothing is
 deleted here. What is found is a further manifest of the same request, which stands beside the ones before it.
+
+Whether these are the words nobody can tell: what could confirm them is gone with the content. So a request is
+complete only where checks that need no words show it, and other systems are counted by the ids of the records. A
+system that one manifest of a request names is in every later one, and stays as it was until it is verified.
 """
 
 from __future__ import annotations
@@ -17,8 +21,9 @@ from memory import erase_record as record
 from memory.erase_answer import describe
 from memory.erase_checks import check_free_space, check_residue, check_structure, cover
 from memory.erase_needles import needles_given, new_canary
+from memory.erase_selection import Mentioned
 from memory.manifest import decode_manifest
-from memory.model import Principal
+from memory.model import Principal, fact_id
 from memory.principal import require
 from memory.scope import open_scope
 from tlog.errors import MalformedError, RefusedError
@@ -40,11 +45,18 @@ _STAYS: Final = frozenset({"bystanders"})
 
 @dataclass(frozen=True)
 class _Request:
-    """An erasure that is looked after again: its row, what it took, and the checks that stay as they were."""
+    """An erasure that is looked after again: its row, what it took, and the checks that stay as they were.
+
+    `ids` are those of what it took, `systems` what the manifest before tells of other systems, and `stale` the
+    checks of it that found bytes in the store that belong to no row.
+    """
 
     row: ErasureRow
     targets: tuple[int, ...]
+    ids: tuple[str, ...]
     stays: tuple[Check, ...]
+    systems: tuple[dict[str, Any], ...]
+    stale: tuple[Check, ...]
 
 
 def look_again(
@@ -61,11 +73,15 @@ def look_again(
         record.recover(parts)
         with parts.store.read() as view:
             found = _find(view, parts, principal, reference)
+        parts.store.require_promises()
+        if found.stale:
+            # Something else has written to the store and left what no erasure of ours reaches.
+            parts.store.write_anew()
         canary = new_canary()
         with parts.store.write() as txn:
             record.plant(txn, canary)
         finished = record.finish(parts, found.row.number, _look(parts, found, words, canary))
-    return describe(parts, finished, ())
+    return describe(parts, finished, Mentioned())
 
 
 def _look(parts: Parts, found: _Request, words: tuple[str, ...], canary: str) -> record.Outcome:
@@ -84,8 +100,8 @@ def _look(parts: Parts, found: _Request, words: tuple[str, ...], canary: str) ->
     if detail["guard"]["disposition"] == "erase":
         result = {"result": "failed", "why": ["content_present"]} if left else {"result": "verified"}
         systems.append({"kind": "ledger", "method": "delete", "erased": detail["guard"]["entries"]} | result)
-    order = erase_systems.order_of_words(row.request, words)
-    elsewhere, counted = erase_systems.erase_elsewhere(parts.home, order)
+    order = erase_systems.order_of_words(row.request, words, found.ids)
+    elsewhere, counted = erase_systems.erase_elsewhere(parts.home, order, found.systems)
     systems += elsewhere
     checks = (structure, *found.stays, cover(residue, free_space), free_space, *counted)
     return record.Outcome(tuple(systems), checks, keys)
@@ -104,9 +120,19 @@ def _find(view: Snapshot, parts: Parts, principal: Principal, reference: str) ->
         raise RefusedError(
             f"expected a request that is inconclusive; this one is {row.state}", code="wrong_status"
         )
-    before = decode_manifest(row.manifest).document["checks"]
-    stays = tuple(check for check in before if check["check"] in _STAYS)
-    return _Request(row, record.targets_of(view, row), stays)
+    manifest = decode_manifest(row.manifest)
+    return _Request(
+        row,
+        targets=record.targets_of(view, row),
+        ids=tuple(map(fact_id, manifest.tombstone.targets)),
+        stays=tuple(check for check in manifest.document["checks"] if check["check"] in _STAYS),
+        stale=tuple(one for one in manifest.document["checks"] if _is_stale(one)),
+        systems=tuple(one for one in manifest.document["systems"] if "system" in one),
+    )
+
+
+def _is_stale(check: Check) -> bool:
+    return (check["check"], check["result"]) == ("free_space", "found")
 
 
 def _unknown() -> MalformedError:

@@ -8,11 +8,11 @@ from memory.manifest_text import REASONS, STATES, sentences
 
 if TYPE_CHECKING:
     from memory.erase_record import Finished
+    from memory.erase_selection import Mentioned
     from memory.parts import Parts
-    from memory.rows import SelectedFact
 
 
-def describe(parts: Parts, finished: Finished, mentions: tuple[SelectedFact, ...]) -> dict[str, Any]:
+def describe(parts: Parts, finished: Finished, mentions: Mentioned) -> dict[str, Any]:
     """What a finished erasure is answered with; `mentions` are the records beside it that name its subject."""
     document = finished.document
     residue = next(check for check in document["checks"] if check["check"] == "residue")
@@ -25,7 +25,7 @@ def describe(parts: Parts, finished: Finished, mentions: tuple[SelectedFact, ...
         "why": sentences(REASONS, document["why"]),
         "guard": document["guard"]["disposition"],
         "ledger": document["guard"]["entries"],
-        "mentions": named(mentions),
+        **mentions.shape(),
         "openings": document["scope"].get("openings", 0),
         "held": document["scope"].get("held", 0),
         "backups": len(document.get("backups", ())),
@@ -35,8 +35,3 @@ def describe(parts: Parts, finished: Finished, mentions: tuple[SelectedFact, ...
         "residue": {"result": residue["result"], **residue["counts"], **hits},
         "checks": {check["check"]: check["result"] for check in document["checks"]},
     }
-
-
-def named(facts: tuple[SelectedFact, ...]) -> list[dict[str, str]]:
-    """Facts by their ids, with their status."""
-    return [{"id": fact.id, "status": fact.status} for fact in facts]

@@ -119,16 +119,18 @@ def _judge(home: Home, store: Store, needles: Needles, results: Sequence[ScanRes
 def cover(residue: Check, free_space: Check) -> Check:
     """The scan as it counts beside the check of free space: what it cannot tell of a record, that one has to.
 
-    A needle that is short or common is looked for in vain, or found for nothing. If then not every free byte of
-    the store is known to be zero, nothing shows that the record is gone.
+    A needle that is short or common is looked for in vain, or found for nothing, and of words that were given again
+    nobody knows any more whether they are those of the record. If then not every free byte of the store is known to
+    be zero, or a file lies in the home that no home has, nothing shows that the record is gone.
     """
-    if not residue["counts"].get("records_not_covered") or free_space["result"] == "clean":
+    counts = residue["counts"]
+    why = {"records_not_covered": "needles_not_searchable", "needles_given": "needles_unconfirmed"}
+    reasons = {reason for name, reason in why.items() if counts.get(name)}
+    covered = free_space["result"] == "clean" and not free_space["counts"].get("files_not_known")
+    if not reasons or covered:
         return residue
     result = "inconclusive" if residue["result"] == "clean" else residue["result"]
-    return residue | {
-        "result": result,
-        "why": sorted({*residue.get("why", ()), "needles_not_searchable"}),
-    }
+    return residue | {"result": result, "why": sorted({*residue.get("why", ()), *reasons})}
 
 
 def check_free_space(home: Home) -> Check:
@@ -147,6 +149,7 @@ def check_free_space(home: Home) -> Check:
         "controls_planted": pages.controls_planted,
         "controls_found": pages.controls_found,
         "hits": sum(pages.residue.values()),
+        **({"files_not_known": pages.files_not_known} if pages.files_not_known else {}),
     }
     if pages.residue:
         made = check("free_space", "found", counts, ["residue_found"])

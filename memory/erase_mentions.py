@@ -2,14 +2,16 @@
 
 A name is looked for as the store compares texts (memory.canon_text), so it makes no difference whether a letter
 is composed, wide or capital, or which hyphen or space stands in it. Of a subject the separators are alike, as
-they are in its tag: dana-scully is Dana Scully. user-1 is in neither user-10 nor superuser-1.
+they are in its tag: dana-scully is Dana Scully, and so is Scully, Dana. user-1 is in neither user-10 nor superuser-1.
+A number is compared by its digits, with and without the prefix of a country: 040 123 45 67 is +49 40 1234567.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import permutations
 from typing import Any, Final
 
 from memory.canon_text import folded
@@ -17,6 +19,16 @@ from memory.canon_text import folded
 FIELDS: Final = ("text", "key", "value", "subject", "source")
 _SEPARATORS: Final = r"\s/\\_:|>,;.-"
 _BETWEEN: Final = f"[{_SEPARATORS}]{{1,3}}"
+# Of a number: what stands between its digits, or between its groups if it has letters.
+_GROUPED: Final = r"[\s()./-]{0,3}"
+_RUN: Final = re.compile(rf"(?<![\w.,])\+?\(?[0-9]+(?:{_GROUPED}[0-9]+)*(?!\w)")
+_NUMBER: Final = re.compile(r"\+?[\s()./-]*[0-9][0-9\s()./-]*")
+_FEWEST_DIGITS: Final = 7
+_MOST_DIGITS: Final = 24
+# What a number may have before that which it shares with another: the prefix of a country, without its zeros.
+_PREFIX_DIGITS: Final = 3
+_WHOLE_DIGITS: Final = 9
+_ORDERED: Final = 3
 # Between fields: no word goes on over it, and no name has its parts on both sides of it.
 _BESIDE: Final = " = "
 
@@ -24,27 +36,97 @@ _BESIDE: Final = " = "
 class Mentions:
     """Tells which contents mention one of some names: each a pattern, and a part that is in whatever matches it."""
 
-    def __init__(self, names: Iterable[tuple[str, str]]) -> None:
+    def __init__(self, names: Iterable[tuple[str, str]], numbers: Iterable[str] = ()) -> None:
         self._names = tuple((part, re.compile(pattern)) for pattern, part in dict.fromkeys(names))
+        self._numbers = frozenset(numbers)
 
     def __bool__(self) -> bool:
-        return bool(self._names)
+        return bool(self._names or self._numbers)
 
     def __call__(self, content: Mapping[str, Any]) -> bool:
         """Whether a content mentions one of the names."""
         text = folded(_BESIDE.join(str(content[name]) for name in FIELDS if content.get(name)))
-        return any(part in text and _has_word(text, pattern) for part, pattern in self._names)
+        if any(part in text and _has_word(text, pattern) for part, pattern in self._names):
+            return True
+        return bool(self._numbers) and any(
+            _same_number(one, number) for one in _numbers_in(text) for number in self._numbers
+        )
 
 
 def mentions_of_subjects(names: Iterable[str]) -> Mentions:
-    """Mentions of these names, whatever separates their parts."""
-    split = [parts for name in names if (parts := _parts(folded(name)))]
-    return Mentions((_BETWEEN.join(map(re.escape, parts)), max(parts, key=len)) for parts in split)
+    """Mentions of these names, whatever separates their parts, and in whatever order if these are words."""
+    texts = [folded(name) for name in names]
+    split = [parts for text in texts if (parts := _parts(text))]
+    return Mentions(
+        (
+            *(
+                (_BETWEEN.join(map(re.escape, order)), max(parts, key=len))
+                for parts in split
+                for order in _orders(parts)
+            ),
+            *_grouped(texts),
+        ),
+        _digits_of(texts),
+    )
 
 
 def mentions_of_values(values: Iterable[str]) -> Mentions:
-    """Mentions of these values, as they are written."""
-    return Mentions((re.escape(text), text) for value in values if (text := folded(value)))
+    """Mentions of these values, as they are written; of numbers, as they may be grouped."""
+    texts = [text for value in values if (text := folded(value))]
+    return Mentions((*((re.escape(text), text) for text in texts), *_grouped(texts)), _digits_of(texts))
+
+
+def _orders(parts: list[str]) -> Iterator[tuple[str, ...]]:
+    """The orders that the parts of a name are written in: each of a few, and of more those that put the end first."""
+    if not all(part.isalpha() for part in parts):
+        yield tuple(parts)
+    elif len(parts) <= _ORDERED:
+        yield from permutations(parts)
+    else:
+        yield from ((*parts[at:], *parts[:at]) for at in range(len(parts)))
+
+
+def _grouped(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Numbers with letters in them, such as those of accounts, whatever stands between their groups."""
+    for text in texts:
+        characters = [c for c in text if c.isalnum()]
+        rest = re.sub(_GROUPED, "", text)
+        digits = sum(c.isdigit() for c in characters)
+        if digits >= _FEWEST_DIGITS and digits < len(characters) == len(rest):
+            yield _GROUPED.join(map(re.escape, characters)), ""
+
+
+def _digits_of(texts: Iterable[str]) -> Iterator[str]:
+    """The digits of those that are numbers long enough to be somebody's."""
+    for text in texts:
+        digits = "".join(re.findall("[0-9]", text))
+        if _NUMBER.fullmatch(text) and _FEWEST_DIGITS <= len(digits.lstrip("0")) <= _MOST_DIGITS:
+            yield digits
+
+
+def _numbers_in(text: str) -> Iterator[str]:
+    """Each number that groups of digits beside each other may make."""
+    for match in _RUN.finditer(text):
+        groups = re.findall("[0-9]+", match[0])
+        for start in range(len(groups)):
+            number = ""
+            for group in groups[start:]:
+                number += group
+                if len(number) > _MOST_DIGITS:
+                    break
+                yield number
+
+
+def _same_number(one: str, other: str) -> bool:
+    """Whether two numbers are the same but for a country's prefix and the zeros before and behind it."""
+    longer, shorter = sorted((one, other), key=lambda number: len(number.lstrip("0")), reverse=True)
+    core = shorter.lstrip("0")
+    if len(core) < _FEWEST_DIGITS or not longer.endswith(core):
+        return False
+    prefix = longer.removesuffix(core).strip("0")
+    # A number without its country begins with a zero in most; where it does not, it is long.
+    whole = shorter.startswith("0") or len(core) >= _WHOLE_DIGITS
+    return not prefix or (whole and len(prefix) <= _PREFIX_DIGITS)
 
 
 def _parts(name: str) -> list[str]:

@@ -301,6 +301,7 @@ def _limits(detail: Mapping[str, Any], outcome: Outcome) -> set[str]:
         "openings_given": "openings" in scope,
         "needles_shared": "needles_shared" in counted,
         "needles_not_searchable": "records_not_covered" in counted,
+        "needles_unconfirmed": "needles_given" in counted,
     }
     return {*_LIMITS, *(name for name, is_so in holds.items() if is_so)}
 

@@ -32,6 +32,22 @@ MAX_VALUES: Final = 64
 
 
 @dataclass(frozen=True)
+class Mentioned:
+    """Records outside a selection that mention it: those of the caller's memory, and how many there are of others."""
+
+    facts: tuple[SelectedFact, ...] = ()
+    others: int = 0
+
+    def __len__(self) -> int:
+        return len(self.facts) + self.others
+
+    def shape(self) -> dict[str, Any]:
+        """As answers have them: what is of others is a number."""
+        named = [{"id": fact.id, "status": fact.status} for fact in self.facts]
+        return {"mentions": named, **({"mentions_not_shown": self.others} if self.others else {})}
+
+
+@dataclass(frozen=True)
 class Selection:
     """The records an erasure takes: the facts asked for, copies of them, and acts on them alone.
 
@@ -246,19 +262,20 @@ def _text(content: Any) -> str:
     return canon.canonical_text(str(content.get("text", "")))
 
 
-def mentioned(
-    view: Snapshot, scope: Scope, request: Request, selection: Selection
-) -> tuple[SelectedFact, ...]:
+def mentioned(view: Snapshot, scope: Scope, request: Request, selection: Selection) -> Mentioned:
     """Facts outside the selection that name its subject as words of their own; else ones that repeat its values.
+
+    All agents of the tenant are looked at: what is said of somebody there is held, too.
 
     A subject is looked for in every spelling that its facts have, and by each identifier that was given; of values,
     the first MAX_VALUES are. What is on hold is counted as that.
     """
     mentions = _sought(request, selection)
     if not mentions:
-        return ()
+        return Mentioned()
     known = {*selection.seqs, *(fact.seq for fact in selection.held)}
-    return store_erase.select_where(view, scope.tenant_id, scope.agent_tag, mentions, known)
+    own = store_erase.select_where(view, scope.tenant_id, scope.agent_tag, mentions, known)
+    return Mentioned(own, store_erase.count_of_others(view, scope.tenant_id, scope.agent_tag, mentions))
 
 
 def _sought(request: Request, selection: Selection) -> Mentions:
@@ -270,4 +287,5 @@ def _sought(request: Request, selection: Selection) -> Mentions:
         return mentions_of_subjects(sorted({request.subject, *subjects, *request.identifiers}))
     values = {str(fact.content["value"]) for fact in selection.facts if fact.content.get("value")}
     long_enough = [value for value in sorted(values) if len(value.strip()) >= _SHORTEST_MENTION]
-    return mentions_of_values(long_enough[:MAX_VALUES])
+    asked = () if request.value is None else (request.value,)
+    return mentions_of_values([*asked, *long_enough[:MAX_VALUES]])

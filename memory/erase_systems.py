@@ -10,6 +10,10 @@ A command gets `erase`, `count` or `scan` as its last argument and one JSON docu
 content is in an argument list; it answers with one JSON object, and with exit code 0:
 
     erase → {"before": n, "erased": n}      count → {"count": n}      scan → {"found": n}, or {} where it can't
+
+A counter that counts by the ids of the records says for how many it looked: {"count": n, "ids": n}. Once the words are
+gone and were given again, that alone verifies a system. A name behind the kind, as in `cache:sessions`, is what a
+system stays the same by while its commands change; without one, it is the command of its adapter.
 """
 
 from __future__ import annotations
@@ -51,10 +55,14 @@ class Adapter:
 
 @dataclass(frozen=True)
 class Order:
-    """What other systems are told to erase. It is content, and stays in memory and in pipes."""
+    """What other systems are told to erase. It is content, and stays in memory and in pipes.
+
+    `ids_to_count` is how many ids a counter has to have looked for, where the words may be others.
+    """
 
     request: bytes
     words: dict[str, list[str]]
+    ids_to_count: int = 0
 
     def __repr__(self) -> str:
         return f"Order({self.request.hex()})"
@@ -85,24 +93,31 @@ def make_order(request: bytes, selection: Selection, names: Iterable[str]) -> Or
     return Order(request, words)
 
 
-def order_of_words(request: bytes, words: Sequence[str]) -> Order:
-    """The same of words that somebody gave again."""
-    return Order(request, {"names": list(words)})
+def order_of_words(request: bytes, words: Sequence[str], ids: Sequence[str]) -> Order:
+    """The same of words that somebody gave again, and of the ids, which are known."""
+    return Order(request, {"ids": list(ids), "names": list(words)}, len(ids))
 
 
-def erase_elsewhere(home: Home, order: Order) -> tuple[list[dict[str, Any]], tuple[Check, ...]]:
-    """Each declared system as a manifest tells of it, and the check of those that somebody else counted."""
-    adapters = parse_systems(home.config.systems, home.config.issuer)
-    if not adapters:
+def erase_elsewhere(
+    home: Home, order: Order, before: Sequence[dict[str, Any]] = ()
+) -> tuple[list[dict[str, Any]], tuple[Check, ...]]:
+    """Each declared system as a manifest tells of it, and the check of those that somebody else counted.
+
+    `before` is what an earlier manifest of the request tells of systems: one that was verified is, and one that was
+    not and is not declared any more still is not.
+    """
+    known = {system["system"]: system for system in before}
+    asked = {one.reference: one for one in parse_systems(home.config.systems, home.config.issuer)}
+    if not asked and not known:
         return [], ()
     systems, left, counted = [], 0, 0
-    for adapter in adapters:
-        system, remaining = _erase(adapter, order)
+    for reference in dict.fromkeys((*known, *asked)):
+        system, remaining = _again(known.get(reference), asked.get(reference), order)
         systems.append(system)
         if remaining is not None:
             counted, left = counted + 1, left + remaining
-    counts = {"systems_counted": counted, "systems_not_counted": len(adapters) - counted, "remaining": left}
-    result = "found" if left else "clean" if counted == len(adapters) else "not_run"
+    counts = {"systems_counted": counted, "systems_not_counted": len(systems) - counted, "remaining": left}
+    result = "found" if left else "clean" if counted == len(systems) else "not_run"
     why = {reason for system in systems for reason in system.get("why", ())}
     return systems, (check("independent_count", result, counts, sorted(why) if result != "clean" else ()),)
 
@@ -113,6 +128,20 @@ def not_asked(home: Home) -> list[dict[str, Any]]:
         _described(adapter) | {"erased": 0, "result": "inconclusive", "why": ["crash_before_scan"]}
         for adapter in parse_systems(home.config.systems, home.config.issuer)
     ]
+
+
+def _again(
+    before: dict[str, Any] | None, adapter: Adapter | None, order: Order
+) -> tuple[dict[str, Any], int | None]:
+    """What became of a system by now."""
+    if before is not None and before["result"] == "verified":
+        return before, 0
+    if adapter is not None:
+        return _erase(adapter, order)
+    assert before is not None  # it is known by one of the two
+    if before["result"] == "inconclusive":
+        return before | {"result": "not_verified", "why": ["system_not_verified"]}, None
+    return before, None
 
 
 def _erase(adapter: Adapter, order: Order) -> tuple[dict[str, Any], int | None]:
@@ -129,13 +158,16 @@ def _erase(adapter: Adapter, order: Order) -> tuple[dict[str, Any], int | None]:
     if not adapter.counter:
         return described | {"result": "not_verified", "why": ["system_not_verified"]}, None
     try:
-        left = _number(_ask(adapter.counter, "count", order), "count")
+        said = _ask(adapter.counter, "count", order)
+        left, looked_for = _number(said, "count"), _number({"ids": 0} | said, "ids")
         scanned = _ask(adapter.counter, "scan", order)
         left += _number(scanned, "found") if scanned else 0
     except (_NotReachableError, _FailedError):
         return described | {"result": "not_verified", "why": ["system_not_verified"]}, None
     if left:
         return described | {"result": "failed", "why": ["system_failed"]}, left
+    if looked_for < order.ids_to_count:
+        return described | {"result": "not_verified", "why": ["needles_unconfirmed"]}, None
     return described | {"result": "verified"}, 0
 
 
@@ -177,17 +209,19 @@ def _number(answer: dict[str, Any], name: str) -> int:
 
 def _parse(line: str, home_name: str) -> Adapter:
     try:
-        kind, *words = shlex.split(line)
+        named, *words = shlex.split(line)
     except ValueError:
         raise _malformed() from None
+    kind, _, name = named.partition(":")
     at = words.index(_BAR) if _BAR in words else len(words)
     command, counter = tuple(words[:at]), tuple(words[at + 1 :])
     if kind not in KINDS - _OURS or not command or (at < len(words) and not counter):
         raise _malformed()
     if counter[:1] == command[:1]:
         raise MalformedError("config.toml: expected a system to be counted by another program than its own")
-    # The same for as long as the line is: nobody learns from it what the system is, or whose.
-    reference = hashlib.sha256(f"{home_name}\n{line}".encode()).digest()[:REFERENCE_BYTES]
+    # The same for as long as that is: nobody learns from it what the system is, or whose.
+    stays = named if name else shlex.join((kind, *command))
+    reference = hashlib.sha256(f"{home_name}\n{stays}".encode()).digest()[:REFERENCE_BYTES]
     return Adapter(kind, command, counter, reference)
 
 

@@ -45,16 +45,17 @@ def check(token: object) -> str:
 def redeem(
     txn: Txn, scope: Scope, principal: Principal, token: str, request: Request, digest: bytes, now: int
 ) -> Disposition:
-    """What becomes of the ledger: as the confirmation says, else as the preview did. The token is used up.
+    """What becomes of the ledger, as the preview showed it. The token is used up.
 
-    Raises RefusedError with code `token_invalid` if it does not hold for this caller and selection.
+    Raises RefusedError with code `token_invalid` if it does not hold for this caller and selection, or for what the
+    confirmation says of the ledger. One that says nothing of it is for what was shown.
     """
     taken = txn.take_token(scope.tenant_id, _hash(token), _PURPOSE, now)
-    candidates = [Disposition("keep"), Disposition("erase"), *([request.guard] if request.guard else [])]
+    candidates = [request.guard] if request.guard else [Disposition("keep"), Disposition("erase")]
     for guard in candidates:
         bound = _bound(scope, principal, token, request, guard, digest)
         if taken is not None and secrets.compare_digest(taken.bound, bound):
-            return request.guard or guard
+            return guard
     raise invalid()
 
 

@@ -8,15 +8,12 @@ Messages are for agents and never repeat content.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final
 
-from memory.canon import Canonical, Reading, canonical_text, same_value, text_words, value_forms, words_beside
+from memory.canon import canonical_text, same_value, value_forms
 from memory.model import Decision, Known, KnownFact, Proposal
-
-Word = TypeVar("Word", str, bytes)
-WordsBeside = Callable[[str | Reading, Canonical, Collection[Canonical]], frozenset[str] | None]
 
 STORED: Final = "Stored."
 STORED_MANY: Final = "Stored beside the other values of this key; retract one to remove it."
@@ -101,6 +98,11 @@ def decide_confirmed(proposal: Proposal, known: Known) -> Decision:
     return _past(view) or _agreement(view) or _echo(view) or _valueless(view) or _settled(view, SUPERSEDED)
 
 
+def is_many(proposal: Proposal, known: Known) -> bool:
+    """Whether a write is one of many values of its key: it says so, or what stands there does."""
+    return proposal.many or (proposal.key is not None and _view(proposal, known).many)
+
+
 def history_end(proposal: Proposal, known: Known) -> int | None:
     """When a write whose outcome is `history` stopped to hold: its valid_until, or the start of what followed.
 
@@ -112,50 +114,6 @@ def history_end(proposal: Proposal, known: Known) -> int | None:
     if proposal.valid_until is not None:
         ends.append(proposal.valid_until)
     return min(ends, default=None)
-
-
-def states(
-    text: str | Reading,
-    retired: Canonical,
-    key_words: Collection[str],
-    active: Sequence[tuple[str, str | None]],
-    beside_in: WordsBeside = words_beside,
-) -> bool:
-    """Whether a text without a key states a value that the key it names has retired.
-
-    `retired` is a form that `canon.spans` found in the text and the ledger holds, `key_words` those of its key,
-    `active` the texts and values of the facts that stand there now, `beside_in` `canon.words_beside` of its version.
-    Where the record that stands has the retired value in its own text, as a thing named after it has, a text that
-    states the record's value, too, only says that again.
-    """
-    current = [form for told, value in active for form in value_forms(told if value is None else value)]
-    if any(
-        value is not None and _says_any(text, value_forms(value)) and beside_in(told, retired, ()) is not None
-        for told, value in active
-    ):
-        return False
-    beside = beside_in(text, retired, current)
-    return names(beside, key_words, {word for told, _ in active for word in text_words(told)})
-
-
-def names(
-    beside: Collection[Word] | None, key_words: Collection[Word], active_words: Collection[Word]
-) -> bool:
-    """Whether a text is about a key: by one word of the key, by two it shares with the key's text, or by all it has.
-
-    `beside` is what `canon.words_beside` leaves of the text, and nothing is about a key where that is None. All
-    three are plain words, or all three their keyed hashes: of a key without facts a ledger has no more.
-    """
-    if not beside:
-        return False
-    if any(word in key_words for word in beside):
-        return True
-    shared = sum(1 for word in beside if word in active_words)
-    return shared >= 2 or shared == len(beside)
-
-
-def _says_any(text: str | Reading, forms: Collection[Canonical]) -> bool:
-    return any(words_beside(text, form) is not None for form in forms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +167,19 @@ def _standing_at(
 
 
 def _decide_unkeyed(proposal: Proposal, known: Known, suspect: bool) -> Decision:
+    start = known.now if proposal.valid_from is None else proposal.valid_from
     told = canonical_text(proposal.text)
-    for fact in known.facts:
-        if fact.status in ("active", "conflict") and canonical_text(fact.text) == told:
-            return Decision("agreed", AGREED_TEXT, agrees_with=fact.commitment)
-    if _has_ended(proposal, known.now):
-        return Decision("history", HISTORY_ENDED)
-    if suspect:
+    same = [fact for fact in known.facts if canonical_text(fact.text) == told]
+    ended = _has_ended(proposal, known.now)
+    if suspect and not ended:
         return Decision("held", HELD_ECHO, reason="possible_echo")
+    for fact in same:
+        if fact.status in ("active", "conflict") and _spans_alike(proposal, start, fact):
+            return Decision("agreed", AGREED_TEXT, agrees_with=fact.commitment)
+    if ended and known.blind:
+        return Decision("refused", REFUSED_ECHO, reason="echo")
+    if ended:
+        return Decision("history", HISTORY_ENDED)
     if proposal.provisional:
         return Decision("held", HELD_PROVISIONAL, reason="provisional")
     return Decision("stored", STORED)
@@ -233,8 +196,15 @@ def _past(view: _View) -> Decision | None:
     if not ended and not behind:
         return None
     for fact in view.known.facts:
-        if fact.status == "history" and fact.valid_from == view.start and _says_the_same(proposal, fact):
+        if (
+            fact.status == "history"
+            and fact.valid_from == view.start
+            and _says_the_same(proposal, fact)
+            and proposal.valid_until in (None, fact.valid_until)
+        ):
             return Decision("agreed", AGREED_TEXT, agrees_with=fact.commitment)
+    if view.known.blind:
+        return Decision("refused", REFUSED_ECHO, reason="echo")
     if proposal.provisional:
         return Decision("held", HELD_PROVISIONAL, reason="provisional")
     if view.known.value_retired:
@@ -246,8 +216,12 @@ def _past(view: _View) -> Decision | None:
 
 def _agreement(view: _View) -> Decision | None:
     """Nothing to do where the key says the same at the time the proposal speaks of."""
+    if _takes_a_side(view):
+        return None
     for fact in _holding(view):
-        if _says_the_same(view.proposal, fact):
+        # What is retired again once it has ended is as true now for whoever says it without the end.
+        alike = view.known.value_retired or _spans_alike(view.proposal, view.start, fact)
+        if alike and _says_the_same(view.proposal, fact):
             message = AGREED_OPEN if fact.status == "conflict" else AGREED
             return Decision("agreed", message, agrees_with=fact.commitment)
     return None
@@ -256,7 +230,7 @@ def _agreement(view: _View) -> Decision | None:
 def _echo(view: _View) -> Decision | None:
     """A retired value comes back through a reaffirmation alone, whatever its flags and its valid_from say."""
     if view.known.lifted is not None:
-        return _settled(view, REAFFIRMED)
+        return _provisional(view) or _settled(view, REAFFIRMED)
     if view.known.value_retired or any(_says_the_same(view.proposal, fact) for fact in view.displaced):
         return Decision("refused", REFUSED_ECHO, reason="echo")
     return None
@@ -321,12 +295,18 @@ def _landed(view: _View) -> Decision:
         and _overlaps(view, fact)
         and not _says_the_same(view.proposal, fact)
     )
+    # Nobody disagrees any more where all that is left in conflict says the same.
+    keeps = tuple(
+        fact.commitment
+        for fact in view.current
+        if fact.client != view.known.client and fact.status == "conflict" and _takes_a_side(view)
+    )
     if conflicts:
         return Decision(
             "conflict", CONFLICT_FUTURE if future else CONFLICT, retires=retires, conflicts=conflicts
         )
     if retires:
-        return Decision("superseded", SUPERSEDED, retires=retires)
+        return Decision("superseded", SUPERSEDED, retires=retires, keeps=keeps)
     return Decision("stored", STORED_FUTURE if future else STORED)
 
 
@@ -355,6 +335,25 @@ def _overlaps(view: _View, fact: KnownFact) -> bool:
     ends = view.proposal.valid_until
     begins_before = ends is None or fact.valid_from < ends
     return begins_before and (fact.valid_until is None or fact.valid_until > view.start)
+
+
+def _spans_alike(proposal: Proposal, start: int, fact: KnownFact) -> bool:
+    """Whether a fact holds when a proposal begins and ends when that does: one with another end says another thing."""
+    holds = fact.valid_from <= start and (fact.valid_until is None or fact.valid_until > start)
+    return holds and fact.valid_until == proposal.valid_until
+
+
+def _takes_a_side(view: _View) -> bool:
+    """Whether a client that disagreed says now what another one does: that ends its own record, and the conflict."""
+    if view.many or view.known.value_retired or view.proposal.restatement or view.proposal.provisional:
+        return False
+    disputed = [fact for fact in view.current if fact.status == "conflict"]
+    own = [fact for fact in disputed if fact.client == view.known.client]
+    return (
+        view.start <= view.known.now
+        and any(not _says_the_same(view.proposal, fact) for fact in own)
+        and any(_says_the_same(view.proposal, fact) for fact in disputed if fact not in own)
+    )
 
 
 def _has_ended(proposal: Proposal, now: int) -> bool:

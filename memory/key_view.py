@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memory import timeline
 from memory.event import decode_content, decode_link
+from memory.model import own_name
 from memory.timeline import FactState, TimelineEvent
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _timeline_event(row: EventRow) -> TimelineEvent:
         outcome=link.details.get("outcome"),
         acts=link.acts,
         recorded_at=content.get("recorded_at"),
-        client=content.get("client", ""),
+        client=own_name(content.get("client", ""), "reported" in flags),
         valid_from=content.get("valid_from"),
         valid_until=content.get("valid_until"),
         valid_from_declared="valid_from_declared" in flags,
@@ -113,7 +114,7 @@ def _cached_write(row: FactRow) -> TimelineEvent:
         kind="write",
         outcome=_OUTCOME_OF.get(row.status, "stored"),
         recorded_at=row.recorded_at,
-        client=row.content.get("client", ""),
+        client=own_name(row.content.get("client", ""), "reported" in flags),
         valid_from=row.valid_from,
         valid_until=row.valid_until,
         valid_from_declared="valid_from_declared" in flags,

@@ -111,7 +111,9 @@ def make_home(
         for name in COSE_KEYS.values():
             make_cose_key(folder / KEYS / name)
         make_secret(folder / KEYS / INDEX_KEY)
-        config = new_config(signer.verifier_key.name, guard, int(time.time()) if created_at is None else created_at)
+        config = new_config(
+            signer.verifier_key.name, guard, int(time.time()) if created_at is None else created_at
+        )
         from memory.key_list import first_key_list
 
         files.replace(KEY_LIST, first_key_list(folder, config))

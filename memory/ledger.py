@@ -1,9 +1,10 @@
 """The value ledger: what a key has moved on from, known by keyed hashes alone.
 
 What a fact says, its value or its text where it has none, enters as the last fact of its key that says it is
-retired or retracted. It leaves when a reaffirmation makes it current again. It outlives the fact, so that a stale
-copy stays refused after retention and deletion. What was replaced by a record that says itself how long it holds is
-refused that long, and for good once another record is.
+retired or retracted. It leaves when a reaffirmation makes it current for good; what is reaffirmed for a time, or
+from a later time on, stays. It outlives the fact, so that a stale copy stays refused after retention and deletion.
+What was replaced by a record that says itself how long it holds is refused that long, and for good once another
+record is.
 
 Rows are found under every version of the canonical forms that a key or a scope has rows of, and made anew under the
 current one, key by key, as keys move on; rows whose fact is erased stay under theirs.
@@ -11,11 +12,11 @@ current one, key by key, as keys move on; rows whose fact is erased stay under t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from memory import canon, canon_versions, guard, store_ledger
+from memory import canon, canon_versions, naming, store_ledger
 from memory.canon_versions import Rules
 from memory.key_view import STANDING
 from memory.rows import FactRow, LedgerHit, LedgerRow
@@ -100,31 +101,33 @@ def read_text(scope: Scope, text: str, counts: WordCounts) -> Statable:
     return _tagged(scope, canon.Reading(text), counts)
 
 
-def names_retired(view: Snapshot, scope: Scope, text: str, seen: Statable | None, now: int) -> bool:
-    """Whether a text without a key states a value that something it names has moved on from.
+def names_retired(
+    view: Snapshot, scope: Scope, text: str, seen: Statable | None, now: int
+) -> tuple[LedgerHit, ...]:
+    """What a text without a key states that something it names has moved on from.
 
     `seen` is the text as `read_text` read it, if it did; it is read again for what has been retired since.
     """
     seen, hits = _hits(view, scope, text, seen, now)
-    return seen is not None and any(
-        _is_about(view, scope, seen.reading, seen.tags[hit.value_tag], hit) for hit in hits
-    )
+    if seen is None:
+        return ()
+    tags, reading = seen.tags, seen.reading
+    return tuple(hit for hit in hits if _is_about(view, scope, reading, tags[hit.value_tag], hit, now))
 
 
 def key_states_retired(
     view: Snapshot, scope: Scope, key_tag: bytes, text: str, seen: Statable | None, now: int
-) -> bool:
-    """Whether a text for a key, that comes without a value, states one which the key has moved on from.
+) -> tuple[LedgerHit, ...]:
+    """What a text for a key, that comes without a value, states of which the key has moved on.
 
     What the records of the key that stand say in their own texts, too, is not told from them again.
     """
     seen, hits = _hits(view, scope, text, seen, now)
-    if seen is None:
-        return False
-    of_key = [seen.tags[hit.value_tag] for hit in hits if hit.key_tag == key_tag]
-    standing = view.facts_of_key(scope.tenant_id, key_tag, STANDING) if of_key else ()
-    told = [canon.Reading(fact.content["text"]) for fact in standing]
-    return any(all(rules.words_beside(one, span, ()) is None for one in told) for span, rules in of_key)
+    of_key = [hit for hit in hits if hit.key_tag == key_tag]
+    if seen is None or not of_key:
+        return ()
+    standing = view.facts_of_key(scope.tenant_id, key_tag, STANDING)
+    return tuple(hit for hit in of_key if not _is_told(standing, seen.tags[hit.value_tag], now))
 
 
 def _hits(
@@ -219,16 +222,48 @@ def _tagged(scope: Scope, reading: canon.Reading, counts: WordCounts) -> Statabl
     return Statable(reading, counts, tags)
 
 
+def _is_said(standing: Iterable[FactRow], seen: tuple[canon.Canonical, Rules], now: int) -> bool:
+    """Whether a record that holds now says it: reaffirmed for a time, it is not retired as long as that."""
+    span, rules = seen
+    return any(
+        fact.valid_from <= now
+        and (fact.valid_until is None or fact.valid_until > now)
+        and span in rules.value_forms(said(fact.content))
+        for fact in standing
+    )
+
+
+def _is_told(standing: Sequence[FactRow], seen: tuple[canon.Canonical, Rules], now: int) -> bool:
+    """Whether a record that stands says it or has it in its text, as one that tells of a move does."""
+    span, rules = seen
+    return _is_said(standing, seen, now) or any(
+        rules.words_beside(str(fact.content["text"]), span, ()) is not None
+        for fact in standing
+        if span not in rules.value_forms(said(fact.content))
+    )
+
+
 def _is_about(
-    view: Snapshot, scope: Scope, reading: canon.Reading, seen: tuple[canon.Canonical, Rules], hit: LedgerHit
+    view: Snapshot,
+    scope: Scope,
+    reading: canon.Reading,
+    seen: tuple[canon.Canonical, Rules],
+    hit: LedgerHit,
+    now: int,
 ) -> bool:
     span, rules = seen
     standing = view.facts_of_key(scope.tenant_id, hit.key_tag, STANDING)
     if standing:
+        if _is_said(standing, seen, now):
+            return False
         words = canon.key_words(standing[0].content["key"])
-        told = [(fact.content["text"], fact.content.get("value")) for fact in standing]
-        return guard.states(reading, span, words, told, rules.words_beside)
+        told = [
+            (fact.content["text"], fact.content.get("value"))
+            for fact in standing
+            if span not in rules.value_forms(said(fact.content))
+        ]
+        return naming.states(reading, span, words, told, rules.words_beside)
     # Nothing is left of the key but hashes: the words of the text are hashed and compared.
     beside = rules.words_beside(reading, span, ())
     hashed = None if beside is None else {scope.word_tag(word) for word in beside}
-    return guard.names(hashed, hit.name_tags, ())
+    return naming.names(hashed, hit.name_tags, ())

@@ -39,6 +39,7 @@ REASONS: Final = frozenset(
         "residue_found",
         "control_failed",  # the planted canary was not found: the scan proves nothing
         "needles_not_searchable",  # a record of which no part is long and rare enough to be looked for
+        "needles_unconfirmed",  # nobody knows whether the words that were given again are those of the records
         "wal_pinned",  # a reader kept the checkpoint from truncating the write-ahead log
         "content_present",
         "bystander_damaged",
@@ -96,6 +97,7 @@ COUNTS: Final = frozenset(
         "needles_not_searchable",
         "records_not_covered",
         "files_not_searched",
+        "files_not_known",
         "controls_planted",
         "controls_found",
         "hits",
@@ -132,6 +134,7 @@ LIMITS: Final = frozenset(
         "openings_given",
         "needles_shared",
         "needles_not_searchable",
+        "needles_unconfirmed",
         "mentions_elsewhere",
     }
 )

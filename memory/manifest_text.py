@@ -20,12 +20,15 @@ REASONS: Final[Mapping[str, str]] = {
     "scan_not_available": "No scan of the files was made.",
     "residue_found": "The scan found bytes of the erased content in a file.",
     "control_failed": "The scan missed the text planted for it, or could not read a file: it shows nothing.",
-    "needles_not_searchable": "A record had no part that is long and rare enough to be looked for, and the check that"
-    " would cover it did not show that every free byte of the store is zero.",
+    "needles_not_searchable": "A record had no part that is long and rare enough to be looked for, and what would cover"
+    " it was not shown: that every free byte of the store is zero, and that each file is one that a home has.",
+    "needles_unconfirmed": "Whether the words that were given again are those of the erased records cannot be told any"
+    " more, and what would do without them was not shown: that every free byte of the store is zero, that each"
+    " file is one that a home has, and that another system was counted by the ids of the records.",
     "wal_pinned": "A reader kept the write-ahead log from being emptied; it may still hold the content.",
     "content_present": "A row of an erased statement was still found.",
     "bystander_damaged": "A record outside the selection is not as it was.",
-    "mentions_elsewhere": "Records outside the selection name the subject and were kept.",
+    "mentions_elsewhere": "Records outside the selection name the subject, or repeat the value, and were kept.",
     "legal_hold": "A legal hold kept a part.",
     "system_failed": "A declared system failed to erase.",
     "system_not_reachable": "A declared system could not be reached.",
@@ -48,8 +51,10 @@ LIMITS: Final[Mapping[str, str]] = {
     " ever. The recipients are listed by the references that each was given under.",
     "needles_not_searchable": "Some records had no word that is long and rare enough to be looked for: that they are"
     " gone is shown by the check that every free byte of the store is zero.",
+    "needles_unconfirmed": "The words that were looked for were given again after the erasure. Whether they are those"
+    " of the erased records cannot be told: it rests on the checks that need no words.",
     "needles_shared": "Some words of the erased records also stand in kept records, and prove nothing.",
-    "mentions_elsewhere": "Records outside the selection name the subject and were kept.",
+    "mentions_elsewhere": "Records outside the selection name the subject, or repeat the value, and were kept.",
 }
 DISPOSITIONS: Final[Mapping[str, str]] = {
     "keep": "Values that were retired stay refused.",

@@ -108,8 +108,15 @@ class Known:
     """The value ledger holds the proposal's value for its key."""
     names_retired: bool = False
     """For a text without a key: it states a retired value of something it names; without a value: of its key."""
+    blind: bool = False
+    """What it says or states is retired, and the fact that said it is erased: nothing of it may be kept again."""
     lifted: bytes | None = None
     """Commitment of the refusal that a redeemed reaffirmation lifts, bound to this key and value."""
+
+
+def own_name(client: str, reported: bool) -> str:
+    """Whose word a fact is: a client that names itself is nobody else, whatever name it takes."""
+    return f"reported\0{client}" if reported else client
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +128,8 @@ class Decision:
     reason: Reason | None = None
     retires: tuple[bytes, ...] = ()
     conflicts: tuple[bytes, ...] = ()
+    keeps: tuple[bytes, ...] = ()
+    """What was in conflict with the writer's own record, and is not now that the writer says the same."""
     agrees_with: bytes | None = None
 
 

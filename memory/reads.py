@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from memory import edge, store_holds
+from memory import edge, store_holds, store_ledger
 from memory.allow import TOLD, may_tell, told_to
 from memory.answers import NOTICE, Answer, Receipts, fact_shape, presented, receipts, scope_shape, value_of
 from memory.grants import open_reading
@@ -28,7 +28,7 @@ from memory.model import MAX_TEXT_BYTES, Principal, fact_id
 from memory.principal import require
 from memory.scope import Scope, open_scope
 from memory.search import any_of, in_key, make_matches, rank, scope_token
-from memory.timeline import FactState
+from memory.timeline import FactState, seen_at
 from memory.times import format_optional, format_time, parse_time
 from tlog.ascii import encode_base64
 from tlog.errors import MalformedError
@@ -131,7 +131,11 @@ def history(parts: Parts, principal: Principal, key: object, asked: Asked) -> An
             key_tag = scope.key_tag(checked)
             rows = view.facts_of_key(scope.tenant_id, key_tag)
             found = states_of_key(view, scope.tenant_id, key_tag, times.as_recorded)
-    told = [(row, found[row.commitment]) for row in rows if row.commitment in found]
+    told = [
+        (row, seen_at(found[row.commitment], min(times.as_recorded, times.now)))
+        for row in rows
+        if row.commitment in found
+    ]
     told = [(row, state) for row, state in told if state.status in told_to(reading.principal.scopes)]
     if asked.as_of is not None:
         told = [(row, state) for row, state in told if state.valid_from <= times.as_of]
@@ -207,15 +211,22 @@ def conflicts(parts: Parts, principal: Principal, owner: object = None) -> Answe
 
 
 def review(parts: Parts, principal: Principal) -> Answer:
-    """What is held or was refused and waits for a person, oldest first, each with the reason code."""
+    """What is held or was refused and waits for a person, oldest first, each with the reason code.
+
+    Of more than there is room for, the newest are told, and how many were left out.
+    """
     require(principal, "memory:review")
     states = receipts(parts)
     with parts.store.read() as view:
         scope = open_scope(view, parts.vault, principal)
         rows = () if scope is None else view.waiting(scope.tenant_id, scope.agent_tag, _MAX_REVIEW)
         links = view.links(row.seq for row in rows)
+        count = len(rows)
+        if scope is not None and count == _MAX_REVIEW:
+            count = store_ledger.count_waiting(view, scope.tenant_id, scope.agent_tag)
     return {
         "facts": [fact_shape(row, states) | {"reason": links[row.seq].details.get("reason")} for row in rows],
+        "omitted": max(count - len(rows), 0),
         "notice": NOTICE,
         "scope": scope_shape(principal),
     }
@@ -311,6 +322,7 @@ class _Judge:
         state = state_of_fact(self._read.view, fact, times.as_recorded)
         if state is None or not may_tell(state.status, frozenset(), state.end_erased):
             return None
+        state = seen_at(state, min(times.as_recorded, times.now))
         return state if state.valid_from <= max(times.as_of, times.now) else None
 
 

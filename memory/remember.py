@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from memory import canon, canon_versions, edge, guard, ledger, requests
+from memory import beginning, canon, canon_versions, edge, guard, ledger, requests
 from memory.admission import admit
 from memory.answers import Answer, receipts, value_of
 from memory.key_view import STANDING, KeyView, key_now, standing_now
-from memory.model import Decision, Known, KnownFact, Principal, Proposal, Status, fact_id
+from memory.model import Decision, Known, KnownFact, Principal, Proposal, Status, fact_id, own_name
 from memory.principal import require
 from memory.scope import Scope, open_for_write, open_scope
 from memory.search import make_document, scope_token
 from memory.store_holds import held_contents, is_disputed
 from memory.store_write import NewFact
 from memory.waiting import check_witnesses, waited
-from tlog.errors import MalformedError, RefusedError
+from tlog.errors import RefusedError
 
 if TYPE_CHECKING:
     from memory.parts import Parts
-    from memory.rows import EventRow, FactRow
+    from memory.rows import EventRow, FactRow, LedgerHit
     from memory.store_write import Txn
 
 # Statuses that no read finds by words; such facts are indexed once a person lets them through.
@@ -83,7 +83,7 @@ def remember(parts: Parts, principal: Principal, arguments: Mapping[str, Any]) -
     require(principal, "memory:write")
     wait = edge.check_wait(arguments.get("wait"))
     check_witnesses(parts, wait)
-    _check_reaffirm(principal, arguments)
+    requests.check_reaffirm(principal, arguments)
     # Bad input is answered before anybody waits for the lock.
     proposal = edge.make_proposal(parts.clock(), arguments)
     idempotency_key = arguments.get("idempotency_key")
@@ -114,23 +114,6 @@ def current_shape(view: KeyView) -> Answer | None:
         return None
     fact, _ = view.facts[0]
     return {"id": fact.id, "value": value_of(fact)}
-
-
-def _check_reaffirm(principal: Principal, arguments: Mapping[str, Any]) -> None:
-    token, reason = arguments.get("reaffirm"), arguments.get("reason")
-    if token is None:
-        if reason is not None:
-            raise MalformedError("expected a reason only with reaffirm, which it explains")
-        return
-    require(principal, "memory:reaffirm")
-    if not isinstance(token, str) or not 1 <= len(token) <= requests.MAX_TOKEN_CHARACTERS:
-        raise MalformedError("expected reaffirm to be the token that a refused write answered with")
-    if reason is None:
-        raise MalformedError("expected a reason with reaffirm: why the refused value holds again")
-    if arguments.get("key") is None:
-        raise MalformedError(
-            "expected with reaffirm the key and the value of the refused write, or its text if it had no value"
-        )
 
 
 def _read_ahead(parts: Parts, principal: Principal, proposal: Proposal) -> ledger.Statable | None:
@@ -169,10 +152,11 @@ def _open(
     proposal: Proposal,
     read: ledger.Statable | None,
 ) -> _Write:
+    beginning.state_begun(parts, principal, txn, scope, now)
     key_tag = None if proposal.key is None else scope.key_tag(proposal.key)
     text_tag = scope.text_tag(proposal.text)
     if key_tag is None:
-        facts = txn.view.facts_of_text(scope.tenant_id, text_tag, STANDING)
+        facts = txn.view.facts_of_text(scope.tenant_id, text_tag, (*STANDING, "retracted"))
     else:
         # What speaks of the past is compared with what is known of the past.
         dated = proposal.valid_from is not None or proposal.valid_until is not None
@@ -208,23 +192,29 @@ def _write(write: _Write, token: str | None) -> _Written:
 def _known(write: _Write, lifted: bytes | None) -> Known:
     view, scope, proposal = write.txn.view, write.scope, write.proposal
     guarded = write.parts.guard == "on"
-    retired = named = False
+    retired = blind = False
+    stated: tuple[LedgerHit, ...] = ()
+    unsaid = False
     if guarded and write.key_tag is not None:
         retired = ledger.is_retired(view, scope, write.key_tag, write.said, write.now)
         # What stands beside a record on hold has taken its place: that one does not come back by another's mouth.
         retired = retired or (bool(write.standing) and _says_held(write, write.key_tag))
         if proposal.value is None and not retired:
-            named = ledger.key_states_retired(
+            stated = ledger.key_states_retired(
                 view, scope, write.key_tag, proposal.text, write.read, write.now
             )
-    elif guarded and not write.facts:
-        named = ledger.names_retired(view, scope, proposal.text, write.read, write.now)
+        blind = retired and ledger.outlives_erasure(view, scope, write.key_tag, write.said)
+    elif guarded and not any(fact.key_tag for fact in write.standing):
+        stated = ledger.names_retired(view, scope, proposal.text, write.read, write.now)
+        # What was taken back is not said again by whoever still has it in so many words.
+        unsaid = bool(write.facts) and not write.standing
     return Known(
         now=write.now,
-        client=write.principal.client,
+        client=own_name(write.principal.client, write.principal.reported),
         facts=tuple(known_fact(fact) for fact in write.facts),
         value_retired=retired,
-        names_retired=named,
+        names_retired=bool(stated) or unsaid,
+        blind=blind or any(hit.blind for hit in stated),
         lifted=lifted,
     )
 
@@ -240,7 +230,7 @@ def known_fact(fact: FactRow) -> KnownFact:
     return KnownFact(
         commitment=fact.commitment,
         status=fact.status,
-        client=content["client"],
+        client=own_name(content["client"], "reported" in content.get("flags", ())),
         text=content["text"],
         value=content.get("value"),
         valid_from=fact.valid_from,
@@ -270,6 +260,7 @@ def _land(write: _Write, decision: Decision, known: Known) -> _Written:
             "retires": decision.retires,
             "conflicts": decision.conflicts,
             "lifts": lifts,
+            "keeps": decision.keeps,
         },
         details={"outcome": decision.outcome, "reason": decision.reason},
     )
@@ -289,7 +280,7 @@ def _land(write: _Write, decision: Decision, known: Known) -> _Written:
     if status not in WITHHELD:
         txn.index_fact(made.seq, make_document(scope_token(scope.agent_tag), content))
     if write.key_tag is not None:
-        _settle_key(write, decision, lifts, made)
+        _settle_key(write, decision, lifts, made, "many" in content["flags"])
     answer = _answer(write, decision, made.commitment)
     if decision.reason == "echo" and "memory:reaffirm" in write.principal.scopes:
         answer["reaffirm"] = requests.issue_token(
@@ -298,7 +289,9 @@ def _land(write: _Write, decision: Decision, known: Known) -> _Written:
     return _Written(answer, made.seq)
 
 
-def _settle_key(write: _Write, decision: Decision, lifts: Sequence[bytes], made: EventRow) -> None:
+def _settle_key(
+    write: _Write, decision: Decision, lifts: Sequence[bytes], made: EventRow, many: bool
+) -> None:
     """Ledger and conflicts of a key after a write."""
     txn, scope, key_tag, proposal = write.txn, write.scope, write.key_tag, write.proposal
     assert key_tag is not None
@@ -307,9 +300,10 @@ def _settle_key(write: _Write, decision: Decision, lifts: Sequence[bytes], made:
     kept.append(write.said)
     if retired:
         ledger.retire(txn, scope, retired, kept, proposal.valid_until)
-    if lifts:
+    begun = (proposal.valid_from or 0) <= write.now
+    if lifts and begun and proposal.valid_until is None:
         ledger.unretire(txn, scope, key_tag, write.said)
-    if decision.outcome in _CURRENT and (proposal.valid_from or 0) <= write.now and not proposal.many:
+    if decision.outcome in _CURRENT and begun and not many:
         ledger.settle(txn, scope, key_tag, kept, proposal.valid_until)
     if decision.conflicts:
         txn.open_conflict(made, scope.agent_tag, key_tag)
@@ -326,11 +320,12 @@ def close_settled_conflict(txn: Txn, scope: Scope, key_tag: bytes, made: EventRo
 def _content(write: _Write, decision: Decision, known: Known) -> dict[str, Any]:
     proposal, principal = write.proposal, write.principal
     until = proposal.valid_until
+    many = proposal.many if decision.outcome == "history" else guard.is_many(proposal, known)
     if decision.outcome == "history":
         until = guard.history_end(proposal, known)
     flags = {
         "provisional": proposal.provisional,
-        "many": proposal.many,
+        "many": many,
         "restatement": proposal.restatement,
         "reaffirmed": known.lifted is not None,
         "unguarded": write.parts.guard != "on",
@@ -354,18 +349,12 @@ def _content(write: _Write, decision: Decision, known: Known) -> dict[str, Any]:
         "flags": sorted(name for name, holds in flags.items() if holds),
         "canon": canon_versions.current().version,
     }
-    if decision.reason == "echo" and _outlives_erasure(write):
+    if known.blind and decision.outcome in WITHHELD:
         ledger.require_few_blind_refusals(write.txn.view, write.scope, write.now)
         # The value was erased and stays refused; to keep this copy of it for review would bring it back.
         content |= {"text": "", "value": None, "subject": None, "source": None}
         content["flags"] = sorted([*content["flags"], "redacted"])
     return content
-
-
-def _outlives_erasure(write: _Write) -> bool:
-    return write.key_tag is not None and ledger.outlives_erasure(
-        write.txn.view, write.scope, write.key_tag, write.said
-    )
 
 
 def _answer(write: _Write, decision: Decision, commitment: bytes) -> Answer:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memory import canon
 from memory.answers import Answer
-from memory.model import Principal, Proposal
+from memory.model import Principal, Proposal, own_name
+from memory.principal import require
 from tlog import cbor
-from tlog.errors import RefusedError
+from tlog.errors import MalformedError, RefusedError
 
 if TYPE_CHECKING:
     from memory.rows import EventRow, FactRow
@@ -94,6 +95,24 @@ def note(txn: Txn, scope: Scope, request: Request, answer: Answer, seq: int) -> 
     txn.add_idempotency(scope.tenant_id, request.request_tag, request.body_tag, seq, json.dumps(kept))
 
 
+def check_reaffirm(principal: Principal, arguments: Mapping[str, Any]) -> None:
+    """Returns if a write has no reaffirmation, or one that can be one; errors say what is missing."""
+    token, reason = arguments.get("reaffirm"), arguments.get("reason")
+    if token is None:
+        if reason is not None:
+            raise MalformedError("expected a reason only with reaffirm, which it explains")
+        return
+    require(principal, "memory:reaffirm")
+    if not isinstance(token, str) or not 1 <= len(token) <= MAX_TOKEN_CHARACTERS:
+        raise MalformedError("expected reaffirm to be the token that a refused write answered with")
+    if reason is None:
+        raise MalformedError("expected a reason with reaffirm: why the refused value holds again")
+    if arguments.get("key") is None:
+        raise MalformedError(
+            "expected with reaffirm the key and the value of the refused write, or its text if it had no value"
+        )
+
+
 def issue_token(
     txn: Txn,
     scope: Scope,
@@ -142,7 +161,8 @@ def _bound(
     key = canon.canonical_key(proposal.key or "")
     value = canon.canonical_value(proposal.text if proposal.value is None else proposal.value)
     records = b"".join(sorted(fact.commitment for fact in standing))
-    return scope.bound_tag(TOKEN_PURPOSE, principal.client, refusal, key, value.kind, value.form, records)
+    caller = own_name(principal.client, principal.reported)
+    return scope.bound_tag(TOKEN_PURPOSE, caller, refusal, key, value.kind, value.form, records)
 
 
 def _hash(token: str) -> bytes:

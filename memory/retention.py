@@ -6,7 +6,8 @@ allow, and, where the caller gives a term, what was superseded before that. A ho
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from memory.answers import Answer
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from memory.store_read import Snapshot
 
 BATCH: Final = 1000
+_PURGE: Final = "memory:purge"
 Progress = Callable[[int, int], None]
 
 
@@ -36,35 +38,34 @@ def retention(
     apply: bool,
     progress: Progress = _silent,
 ) -> Answer:
-    """How many facts of the caller's scope are past their time; with `apply` they are erased, batch after batch.
+    """How many facts are past their time; with `apply` they are erased, batch after batch.
 
-    `older_than` is in microseconds. `progress` is told how many are done, of how many. Hashes of retired values
-    whose time is over go, too.
+    They are those of every tenant and agent for whoever may purge, since the rules are those of the home, and of
+    the caller's memory else; `covers` says which. `older_than`, in microseconds, is for the caller's memory alone.
+    `progress` is told how many are done, of how many. Hashes of retired values whose time is over go, too.
     """
-    from memory import erase, erase_backups, store_erase
+    from memory import erase_backups, store_erase
     from memory.erase_record import LOCK, truncate_wal
     from memory.manifest_text import REASONS, sentences
 
     require(principal, "memory:forget")
     with parts.store.read() as view:
         now = max(parts.clock(), view.last_recorded_at())
-    until = None if older_than is None else now - older_than
-    matched = len(_ended_of(parts, principal, until, now))
+    covers = {"covers": "home" if _PURGE in principal.scopes else "agent"}
+    untils: dict[Principal, int | None] = dict.fromkeys(_principals(parts, principal))
+    untils[principal] = None if older_than is None else now - older_than
+    matched = sum(len(_ended_of(parts, one, until, now)) for one, until in untils.items())
     if not apply:
-        return {"matched": matched, "removed": 0, "receipt": None}
+        return {"matched": matched, "removed": 0, "receipt": None, **covers}
     with parts.store.write() as txn:
         dropped = store_erase.drop_expired_ledger(txn, now)
     answers: list[dict[str, Any]] = []
     removed = 0
-    while removed < matched:
-        progress(removed, matched)
-        batch = erase.erase_ended(
-            parts, principal, lambda view, scope: _ended(parts, view, scope, until, now)[:BATCH]
-        )
-        if batch is None:
-            break
-        answers.append(batch)
-        removed += batch["erased"]
+    for one, until in untils.items():
+        for batch in _batches(parts, one, until, now):
+            progress(removed, matched)
+            answers.append(batch)
+            removed += batch["erased"]
     progress(removed, matched)
     if not answers:
         with parts.home.files.lock(LOCK):
@@ -74,7 +75,7 @@ def retention(
             if dropped:
                 erase_backups.sweep(parts)
         unsure = {"state": "inconclusive", "why": sentences(REASONS, pinned)} if pinned else {}
-        return {"matched": matched, "removed": 0, "receipt": None, **unsure}
+        return {"matched": matched, "removed": 0, "receipt": None, **covers, **unsure}
     unfinished = [one for one in answers if one["state"] != "closed_complete"]
     worst = unfinished[0] if unfinished else answers[-1]
     return {
@@ -84,7 +85,34 @@ def retention(
         "manifest": worst["manifest"],
         "manifests": [one["manifest"] for one in answers],
         "state": worst["state"],
+        **covers,
     }
+
+
+def _principals(parts: Parts, principal: Principal) -> list[Principal]:
+    """In whose names a sweep goes: the caller's, and for whoever may purge each that there is a memory of."""
+    from memory import store_erase
+    from memory.event import decode_content
+
+    if _PURGE not in principal.scopes:
+        return [principal]
+    with parts.store.read() as view:
+        found = store_erase.whose(view)
+    named = ((tenant, str(decode_content(content)["agent"])) for tenant, content in found)
+    return [principal, *(replace(principal, tenant=tenant, agent=agent) for tenant, agent in named)]
+
+
+def _batches(parts: Parts, principal: Principal, until: int | None, now: int) -> Iterator[dict[str, Any]]:
+    """The answers of the erasures that a sweep of one memory takes."""
+    from memory import erase
+
+    def ended(view: Snapshot, scope: Scope) -> tuple[SelectedFact, ...]:
+        return _ended(parts, view, scope, until, now)[:BATCH]
+
+    left = len(_ended_of(parts, principal, until, now))
+    while left > 0 and (batch := erase.erase_ended(parts, principal, ended)) is not None:
+        left -= batch["erased"]
+        yield batch
 
 
 def _ended_of(

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from memory import canon, edge, guard, ledger, store_holds
+from memory import beginning, canon, edge, guard, ledger, store_holds
 from memory.answers import Answer, receipts
 from memory.key_view import STANDING
-from memory.model import Known, Principal, Proposal, parse_fact_id
+from memory.model import Known, Principal, Proposal, own_name, parse_fact_id
 from memory.principal import require
 from memory.remember import close_settled_conflict, known_fact
 from memory.scope import Scope, open_scope
@@ -64,6 +64,12 @@ class _Act:
         for key_tag in {fact.key_tag for fact in ended if fact.key_tag is not None}:
             standing = self.txn.view.facts_of_key(self.scope.tenant_id, key_tag, STANDING)
             ledger.retire(self.txn, self.scope, ended, ledger.still_said(standing, self.now))
+
+    def unretire(self, fact: FactRow) -> None:
+        """What a person says to hold may be said again, if it holds now and for good."""
+        begun = fact.valid_from <= self.now or "valid_from_declared" not in fact.content.get("flags", ())
+        if begun and fact.valid_until is None and fact.key_tag is not None:
+            ledger.unretire(self.txn, self.scope, fact.key_tag, ledger.said(fact.content))
 
     def answer(self, fact: FactRow, status: str, made: EventRow) -> Answer:
         """What an act answers: the fact, its new status, and the receipt of the act."""
@@ -121,7 +127,7 @@ def resolve(parts: Parts, principal: Principal, conflict: object, keep: object) 
         )
         act.retire(others)
         # Somebody with the right to settle it says that this one holds, whatever it was before.
-        ledger.unretire(txn, act.scope, row.key_tag, ledger.said(kept.content))
+        act.unretire(kept)
         ledger.settle(txn, act.scope, row.key_tag, [ledger.said(kept.content)], None)
         txn.close_conflict(act.scope.tenant_id, row.key_tag, made.seq)
         return act.answer(kept, "active", made)
@@ -136,6 +142,8 @@ def confirm(parts: Parts, principal: Principal, reference: object) -> Answer:
         fact = _fact(act, commitment)
         if fact.status != "held":
             raise _not_in_state("confirm", "is held", fact.status)
+        if "redacted" in fact.content.get("flags", ()):
+            raise RefusedError("what this one says was erased and not kept", code="erased")
         admission = _admit(act, fact, lifted=None)
         made = act.state("confirm", {"confirms": [fact.commitment], "retires": admission.retires})
         _let_through(act, admission, made)
@@ -172,8 +180,7 @@ def reaffirm(parts: Parts, principal: Principal, reference: object, reason: obje
             raise RefusedError("the value of this refusal was erased and not kept", code="erased")
         admission = _admit(act, fact, lifted=fact.commitment)
         made = act.state("reaffirm", {"lifts": [fact.commitment], "retires": admission.retires}, reason=why)
-        assert fact.key_tag is not None
-        ledger.unretire(txn, act.scope, fact.key_tag, ledger.said(fact.content))
+        act.unretire(fact)
         _let_through(act, admission, made)
         return act.answer(fact, "active", made)
 
@@ -210,7 +217,7 @@ def _admit(act: _Act, fact: FactRow, lifted: bytes | None) -> _Admission:
     )
     known = Known(
         now=act.now,
-        client=content["client"],
+        client=own_name(content["client"], "reported" in flags),
         facts=tuple(known_fact(other) for other in standing),
         value_retired=retired,
         lifted=lifted,
@@ -257,7 +264,9 @@ def _open(parts: Parts, principal: Principal, txn: Txn) -> _Act:
     scope = open_scope(txn.view, parts.vault, principal)
     if scope is None:
         raise _unknown()
-    return _Act(parts, principal, txn, scope, txn.stamp(parts.clock()))
+    now = txn.stamp(parts.clock())
+    beginning.state_begun(parts, principal, txn, scope, now)
+    return _Act(parts, principal, txn, scope, now)
 
 
 def _fact(act: _Act, commitment: bytes) -> FactRow:

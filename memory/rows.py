@@ -120,6 +120,8 @@ class LedgerHit(NamedTuple):
     value_tag: bytes
     key_tag: bytes
     name_tags: tuple[bytes, ...]
+    blind: bool = False
+    """The fact that said it is erased"""
 
 
 class LedgerRow(NamedTuple):

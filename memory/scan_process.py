@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -47,6 +48,8 @@ class PagesResult:
     damaged: int
     controls_planted: int
     controls_found: int
+    files_not_known: int
+    """Files that no home has: what may stand in them is not known from what they are."""
     residue: Mapping[str, int]
 
 
@@ -121,6 +124,8 @@ def _pages(request: Mapping[str, Any]) -> dict[str, Any]:
     folder = Path(request["folder"])
     if not (folder / _STORE).is_file():
         raise UnavailableError("there is no store to look at", code="scan_failed")
+    # Before the store is open here, since files of it may be read and closed.
+    not_known = _files_not_known(folder)
     # The files are closed last: to close one is to give up the locks of this process, also those of the view.
     with ExitStack() as files:
         store = open_store(folder / _STORE, Vault(folder / "keys"))
@@ -128,7 +133,7 @@ def _pages(request: Mapping[str, Any]) -> dict[str, Any]:
             # While it lasts, no page of the main file is overwritten by what was written since it began.
             with store.read() as view:
                 numbers = store_erase.row_numbers(view)
-                return _check_pages(files, folder, *numbers)
+                return _check_pages(files, folder, *numbers) | {"files_not_known": not_known}
         finally:
             store.close()
 
@@ -155,8 +160,24 @@ def _check_pages(
             damaged=codes.pop(_DAMAGED, 0),
             controls_planted=_CONTROLS,
             controls_found=_CONTROLS - missed,
+            files_not_known=0,
             residue=dict(codes),
         )
+    )
+
+
+def _files_not_known(folder: Path) -> int:
+    """How many files lie in the home that no home has, or that somebody was still writing beside the log and the keys.
+
+    What is being written there belongs to a log or to keys, and has no content in it.
+    """
+    home_files = import_module(f"{_AUDITOR}.home_files")
+    now = time.time_ns() // 1000
+    later = now + (home_files.TEMPORARY_SECONDS + 1) * 1_000_000
+    left, unfinished = (home_files.check_home_files(folder, when).findings for when in (now, later))
+    ours = ("log", "keys")
+    return sum(1 for one in left if one.where.startswith(ours)) + sum(
+        1 for one in unfinished if not one.where.startswith(ours)
     )
 
 

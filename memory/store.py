@@ -1,6 +1,6 @@
 """Opens the store: one SQLite file, its connections, its schema and its transactions.
 
-SQL stands here, in store_read, store_write and store_erase, and nowhere else. A write is durable before it is
+SQL stands here and in the modules beside it that begin with store_, and nowhere else. A write is durable before it is
 acknowledged (WAL, synchronous=FULL); what every connection must have is set and read back. A connection serves
 one transaction at a time; processes and threads share the file and nothing else.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import apsw
 
-from memory import vfs
+from memory import store_rewrite, vfs
 from memory.store_read import Keeps, Snapshot
 from memory.store_write import Txn
 from tlog.errors import MalformedError, UnavailableError, VerificationError
@@ -96,6 +96,16 @@ class Store:
         with self._connection() as connection:
             _patiently(lambda: connection.execute("VACUUM INTO ?", (str(target),)))
 
+    def require_promises(self) -> None:
+        """Returns if what an erasure relies on is on as it is read back; UnavailableError otherwise."""
+        with self._connection() as connection:
+            store_rewrite.require_promises(connection)
+
+    def write_anew(self) -> None:
+        """Returns once no byte of the file is older than this call: for a store with residue, never otherwise."""
+        with self._write_lock, self._connection() as connection:
+            _patiently(lambda: store_rewrite.write_anew(connection))
+
     def check(self) -> tuple[str, ...]:
         """What SQLite's own integrity check finds; empty if the file is sound."""
         with self._connection() as connection:
@@ -152,7 +162,7 @@ def open_store(path: Path, vault: Vault) -> Store:
         raise UnavailableError("expected SQLite 3.42 or newer in apsw", code="sqlite_too_old")
     store = Store(path, vault)
     try:
-        connection = _patiently(lambda: _connect(path))
+        connection = _patiently(lambda: _connect(path, _keep_promises))
         try:
             _patiently(lambda: _ensure_schema(connection))
         except BaseException:
@@ -164,12 +174,17 @@ def open_store(path: Path, vault: Vault) -> Store:
     return store
 
 
-def _connect(path: Path) -> apsw.Connection:
+def _keep_promises(connection: apsw.Connection) -> None:
+    store_rewrite.rewrite_if_needed(connection, APPLICATION_ID)
+
+
+def _connect(path: Path, prepare: Callable[[apsw.Connection], None] = lambda _: None) -> apsw.Connection:
     connection = apsw.Connection(str(path), vfs=vfs.register())
     try:
         connection.set_busy_timeout(BUSY_MILLISECONDS)
         # Plans do not depend on what is bound, so a statement is not planned anew for each value.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+        prepare(connection)
         for name, wanted, expected in _PRAGMAS:
             connection.execute(f"PRAGMA {name} = {wanted}")
             found = connection.execute(f"PRAGMA {name}").fetchall()

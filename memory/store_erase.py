@@ -26,6 +26,7 @@ EXECUTING: Final = "executing"
 _LETS_THROUGH: Final[Mapping[str, tuple[str, ...]]] = {
     "confirm": ("confirms",),
     "resolve": ("keeps",),
+    "begin": ("begins",),
     "reaffirm": ("lifts",),
 }
 _LETTING_THROUGH: Final = frozenset(act for acts in _LETS_THROUGH.values() for act in acts)
@@ -114,6 +115,14 @@ def select_where(
         if seq not in exclude
     )
     return tuple(fact for fact in decoded if wanted(fact.content))
+
+
+def count_of_others(
+    view: Snapshot, tenant_id: int, agent_tag: bytes, wanted: Callable[[Mapping[str, Any]], bool]
+) -> int:
+    """How many facts of the other scopes of a tenant have a content that is wanted."""
+    rows = view.rows(f"{_SELECTED} WHERE f.tenant = ? AND f.agent_tag <> ?", tenant_id, agent_tag)
+    return sum(1 for row in rows if wanted(decode_content(row[3])))
 
 
 def acting_seqs(view: Snapshot, tenant_id: int, seqs: Collection[int]) -> tuple[int, ...]:
@@ -245,6 +254,17 @@ def drop_expired_ledger(txn: Txn, now: int) -> int:
     """How many ledger rows had expired and are gone."""
     txn.connection.execute("DELETE FROM ledger WHERE expires_at <= ?", (now,))
     return txn.connection.changes()
+
+
+def whose(view: Snapshot) -> tuple[tuple[str, bytes], ...]:
+    """The name of the tenant, and the content of a fact, of each agent that there is a fact of."""
+    return tuple(
+        view.rows(
+            """SELECT t.name, c.content FROM (SELECT min(seq) AS seq FROM facts GROUP BY tenant, agent_tag) f
+               CROSS JOIN events e ON e.seq = f.seq CROSS JOIN contents c ON c.seq = f.seq
+               CROSS JOIN tenants t ON t.id = e.tenant ORDER BY f.seq"""
+        )
+    )
 
 
 def row_numbers(view: Snapshot) -> tuple[frozenset[int], frozenset[int]]:

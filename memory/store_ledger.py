@@ -18,7 +18,7 @@ _ROTATED_AT_ONCE: Final = 64
 # What a row says holds until it expires, and until what replaced the value has ended by itself.
 _HOLDS: Final = "(expires_at IS NULL OR expires_at > ?) AND (until IS NULL OR until > ?)"
 _HITS: Final = f"""
-    SELECT value_tag, key_tag, name_tags FROM ledger
+    SELECT value_tag, key_tag, name_tags, source IS NULL FROM ledger
     WHERE tenant = ? AND {_HOLDS}
     AND value_tag IN ({", ".join("?" * _AT_ONCE)})
 """
@@ -96,8 +96,23 @@ def ledger_hits(view: Snapshot, tenant_id: int, value_tags: Sequence[bytes], now
         tags = tuple(value_tags[start : start + _AT_ONCE])
         # Filled up to one length, so that there is one statement to prepare.
         rows = view.rows(_HITS, tenant_id, now, now, *tags, *(tags[:1] * (_AT_ONCE - len(tags))))
-        for value_tag, key_tag, name_tags in rows:
-            yield LedgerHit(value_tag, key_tag, _split(name_tags))
+        for value_tag, key_tag, name_tags, blind in rows:
+            yield LedgerHit(value_tag, key_tag, _split(name_tags), bool(blind))
+
+
+def keys_begun(view: Snapshot, tenant_id: int, agent_tag: bytes, now: int) -> tuple[bytes, ...]:
+    """The keys of a scope that have a record which was written ahead and has begun, beside an older one."""
+    rows = view.rows(
+        """SELECT DISTINCT p.key_tag FROM facts p INDEXED BY facts_ahead
+           WHERE p.tenant = ? AND p.agent_tag = ? AND p.valid_from > p.recorded_at AND p.valid_from <= ?
+           AND p.status IN ('active', 'conflict') AND p.key_tag IS NOT NULL
+           AND EXISTS (SELECT 1 FROM facts o WHERE o.tenant = p.tenant AND o.key_tag = p.key_tag
+                       AND o.status IN ('active', 'conflict') AND o.valid_from < p.valid_from)""",
+        tenant_id,
+        agent_tag,
+        now,
+    )
+    return tuple(row[0] for row in rows)
 
 
 def add_retired(txn: Txn, tenant_id: int, row: LedgerRow) -> None:
@@ -166,6 +181,19 @@ def drop_retired(txn: Txn, tenant_id: int, key_tag: bytes, version: int, value_t
         "DELETE FROM ledger WHERE tenant = ? AND key_tag = ? AND canon_version = ? AND value_tag = ?",
         (tenant_id, key_tag, version, value_tag),
     )
+
+
+def count_waiting(view: Snapshot, tenant_id: int, agent_tag: bytes) -> int:
+    """How many facts of a scope are held, or refused and not lifted since."""
+    row = view.one(
+        """SELECT count(*) FROM facts f
+           WHERE f.tenant = ? AND f.agent_tag = ? AND f.status IN ('held', 'refused') AND f.on_hold = 0
+           AND NOT EXISTS (SELECT 1 FROM acts a
+                           WHERE a.tenant = f.tenant AND a.target = f.seq AND a.act = 'lifts')""",
+        tenant_id,
+        agent_tag,
+    )
+    return 0 if row is None else int(row[0])
 
 
 def time_of_refusal(view: Snapshot, tenant_id: int, text_tag: bytes, number: int) -> int | None:

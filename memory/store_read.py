@@ -229,17 +229,17 @@ class Snapshot:
         return self._kept(rows)
 
     def waiting(self, tenant_id: int, agent_tag: bytes, limit: int) -> tuple[FactRow, ...]:
-        """The facts of a scope that are held, or refused and not lifted since: oldest first."""
+        """The newest facts of a scope that are held, or refused and not lifted since: oldest of them first."""
         rows = self.rows(
             f"""{_FACT} WHERE f.tenant = ? AND f.agent_tag = ? AND f.status IN ('held', 'refused')
                 AND NOT EXISTS (SELECT 1 FROM acts a
                                 WHERE a.tenant = f.tenant AND a.target = f.seq AND a.act = 'lifts')
-                ORDER BY f.seq LIMIT ?""",
+                ORDER BY f.seq DESC LIMIT ?""",
             tenant_id,
             agent_tag,
             limit,
         )
-        return self._kept(rows)
+        return self._kept(rows[::-1])
 
     def facts_of_text(
         self, tenant_id: int, text_tag: bytes, statuses: Sequence[Status]

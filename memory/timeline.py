@@ -109,7 +109,14 @@ def fold(events: Iterable[TimelineEvent]) -> dict[bytes, FactState]:
         if arrived is not None:
             facts[event.commitment] = arrived
         _apply(event, clock, facts, ends)
-    return {commitment: _with_end(fact, facts, ends) for commitment, fact in facts.items()}
+    ahead = [fact for fact in facts.values() if _is_ahead(fact)]
+    return {commitment: _with_end(fact, facts, ends, ahead) for commitment, fact in facts.items()}
+
+
+def seen_at(fact: FactState, time: int) -> FactState:
+    """The fact as it is at a time: superseded once what was written ahead of it has begun."""
+    begun = fact.followed_by is not None and fact.ends_at is not None and fact.ends_at <= time
+    return replace(fact, status="superseded") if begun and fact.status in SERVED_NOW else fact
 
 
 def answer(facts: Iterable[FactState], as_of: int, now: int) -> Answer:
@@ -182,9 +189,9 @@ def _apply(
     event: TimelineEvent, clock: int, facts: dict[bytes, FactState], ends: dict[bytes, _Ended]
 ) -> None:
     acts = event.acts
-    took = (
-        [event.commitment] if event.kind == "write" else [*acts.get("confirms", ()), *acts.get("keeps", ())]
-    )
+    took = [target for act in ("confirms", "keeps", "begins") for target in acts.get(act, ())]
+    if event.kind == "write":
+        took = [event.commitment]
     if event.kind == "reaffirm":
         took += acts.get("lifts", ())
     for act, status in _BECOMES.items():
@@ -208,10 +215,20 @@ def _changed(fact: FactState, status: Status, act: str, clock: int) -> FactState
     return replace(fact, status=status)
 
 
-def _with_end(fact: FactState, facts: Mapping[bytes, FactState], ends: Mapping[bytes, _Ended]) -> FactState:
+def _is_ahead(fact: FactState) -> bool:
+    """Whether it was written before it begins: then it takes the place of what its client said when it does."""
+    return fact.status in SERVED_NOW and not fact.many and fact.valid_from > fact.recorded_at
+
+
+def _with_end(
+    fact: FactState,
+    facts: Mapping[bytes, FactState],
+    ends: Mapping[bytes, _Ended],
+    ahead: Sequence[FactState],
+) -> FactState:
     ended = ends.get(fact.commitment)
     if ended is None or fact.status not in ("superseded", "retracted"):
-        return replace(fact, ends_at=fact.valid_until)
+        return _with_plan(fact, ahead)
     at: int | None
     if ended.by is None:
         at, erased = ended.at, False
@@ -228,6 +245,22 @@ def _with_end(fact: FactState, facts: Mapping[bytes, FactState], ends: Mapping[b
         followed_by=ended.by,
         end_erased=erased,
     )
+
+
+def _with_plan(fact: FactState, ahead: Sequence[FactState]) -> FactState:
+    """A fact that nothing has ended yet holds until it says, or until what its client wrote ahead begins."""
+    until = fact.valid_until
+    plans = [
+        plan
+        for plan in ahead
+        if plan.client == fact.client
+        and plan.valid_from > fact.valid_from
+        and (until is None or plan.valid_from < until)
+    ]
+    if fact.many or fact.status not in SERVED_NOW or not plans:
+        return replace(fact, ends_at=until)
+    first = min(plans, key=_order)
+    return replace(fact, ends_at=first.valid_from, followed_by=first.commitment)
 
 
 def _end_of_erased(

@@ -121,7 +121,7 @@ def muniment(*arguments: str) -> str:
 
 
 def two_forks(folder: Path, rounds: int, chance: random.Random) -> list[Row]:
-    """Each round both forks of the last head go to both processes at once."""
+    """Each round both forks of the last head go to both processes at once, whose rate nothing limits."""
     sim = module("conftest")
     state = folder / "state"
     key = parse_vkey(muniment("init", "--state", str(state), "--name", "soak.invalid/w").strip())
@@ -131,6 +131,7 @@ def two_forks(folder: Path, rounds: int, chance: random.Random) -> list[Row]:
     processes = [Process(state), Process(state)]
     wrong: list[str] = []
     winners = {b"even": 0, b"odd": 0}
+    contested = 0
     with ThreadPoolExecutor(4) as pool:
         for number in range(rounds):
             size = len(entries) + 1
@@ -155,6 +156,12 @@ def two_forks(folder: Path, rounds: int, chance: random.Random) -> list[Row]:
                         verify_cosignature(key, line, forks[which].note(size).text)
                 elif status not in (0, 409, 422):
                     wrong.append(f"round {number}: answered {status}")
+            judged = {
+                which
+                for (_, which), (status, _) in zip(tries, answers, strict=True)
+                if status in (200, 409, 422)
+            }
+            contested += len(judged) == len(forks)
             stored = stored_root(state, log.origin, size)
             taken = [which for which, fork in enumerate(forks) if fork.checkpoint(size).root == stored]
             if len(cosigned) > 1 or (cosigned and list(cosigned) != taken):
@@ -165,9 +172,10 @@ def two_forks(folder: Path, rounds: int, chance: random.Random) -> list[Row]:
     kills = sum(process.kills for process in processes)
     for process in processes:
         process.stop()
-    seen = f"{rounds} rounds, {kills} kills, {dict(winners)}, size {len(entries)}"
+    seen = f"{rounds} rounds, {contested} contested, {kills} kills, {dict(winners)}, size {len(entries)}"
     return [
         ("no round cosigned two forks, none was forgotten", not wrong, "; ".join(wrong[:3]) or seen),
+        ("both forks were judged in nearly every round", contested >= rounds * 0.9, seen),
         ("both forks won now and then", min(winners.values()) > 0, seen),
         ("heads were cosigned", len(entries) > rounds // 2, seen),
     ]

@@ -18,6 +18,7 @@ from tlog import statement as statements
 from tlog.ascii import encode_base64
 from tlog.certificates import Logged
 from tlog.checkpoint import parse_checkpoint
+from tlog.cosignature import MAX_CLOCK_SKEW_SECONDS
 from tlog.errors import Error, VerificationError
 from tlog.note import parse_note
 from tlog.policy import VerifiedCheckpoint
@@ -181,10 +182,13 @@ def _limits(trust: Trust, verified: VerifiedCheckpoint, now: int, findings: Find
         findings.leave(
             "witness_same_operator", "Without witnesses of the log's own operator there is no quorum."
         )
+    times = [cosignature.timestamp for cosignature in verified.cosignatures]
+    if any(at > now + MAX_CLOCK_SKEW_SECONDS for at in times):
+        # It would make an old head look fresh for as long as it is ahead.
+        findings.fail(VerificationError("A cosignature is dated in the future.", code="time_implausible"))
     age = trust.max_checkpoint_age_seconds
     if age is None:
         return
-    times = [cosignature.timestamp for cosignature in verified.cosignatures]
     if not times:
         findings.leave("checkpoint_stale", "No witness says when the checkpoint was made.")
     elif now - max(times) > age:

@@ -24,6 +24,7 @@ from tlog.note import (
 )
 
 TIMESTAMP_BYTES = 8
+MAX_CLOCK_SKEW_SECONDS = 300  # how far the clocks of a witness and of whoever reads its times may be apart
 SIGNATURE_BYTES: dict[int, int] = {SignatureType.COSIGNATURE_ED25519: 64, SignatureType.MLDSA44: 2420}
 
 _SUBTREE_LABEL = b"subtree/v1\n\0"

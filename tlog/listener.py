@@ -7,14 +7,17 @@ process by signal. A server here is bound to its address before it runs, so that
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import re
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import h11
 import uvicorn
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 MAX_HEADER_BYTES = 16 * 1024
 MAX_PORT = 65535
+WARNING_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,6 @@ def make_server(
         proxy_headers=False,
         timeout_keep_alive=limits.idle_seconds,
         timeout_graceful_shutdown=limits.stop_seconds,
-        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
     server = Server(config, listener, url, announce)
     limited.connections = server.server_state.connections
@@ -220,12 +223,50 @@ class Server(uvicorn.Server):
         self._announce(self.url)
 
 
+class _BoundedConnection(h11.Connection):
+    """h11's, which bounds headers that are not complete yet, and here those that came whole in one read as well."""
+
+    def next_event(self) -> object:  # type: ignore[override]
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            size = len(event.method) + len(event.target)
+            size += sum(len(name) + len(value) + len(b": \r\n") for name, value in event.headers)
+            if size > MAX_HEADER_BYTES:
+                raise h11.RemoteProtocolError(f"expected at most {MAX_HEADER_BYTES} bytes of headers")
+        return event
+
+
+class _SeldomSaid(logging.Filter):
+    """Lets each of uvicorn's warnings through once a minute: garbage costs its sender nothing, and a log its disk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[tuple[str, int], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno != logging.WARNING:
+            return True
+        place, now = (record.pathname, record.lineno), time.monotonic()
+        if now - self._said.get(place, -math.inf) < WARNING_SECONDS:
+            return False
+        self._said[place] = now
+        return True
+
+
+_SELDOM_SAID = _SeldomSaid()
+
+
 class _Protocol(H11Protocol):
-    """uvicorn's HTTP/1.1 with a limit on the time that headers take, and problem details for garbage."""
+    """uvicorn's HTTP/1.1 with limits on headers and the time that they take, and problem details for garbage."""
 
     header_seconds: ClassVar[float]
     problems: ClassVar[ProblemFormat]
     _headers_due: asyncio.TimerHandle | None = None
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.conn = _BoundedConnection(h11.SERVER, MAX_HEADER_BYTES)
+        self.logger.addFilter(_SELDOM_SAID)  # of one filter a logger has only one
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

@@ -15,7 +15,8 @@ from tlog.published import PublishedHead
 from tlog.publisher import Turn
 
 COSIGNED: Final = "cosigned"
-MISSING: Final = "missing"  # when the round ended, which may be at the quorum
+MISSING: Final = "missing"  # there was none by this key
+WAITING: Final = "waiting"  # when the round ended at the quorum; what comes of it is told afterwards
 
 
 class LogMetrics:
@@ -66,9 +67,14 @@ class LogMetrics:
         self._statements.add(error.code)
 
     def on_witness(self, witness: str, outcome: str, seconds: float | None = None) -> None:
-        """Counts one answer of a witness, or that there was none, and how long it took where that is known."""
-        self._answers.add(witness, outcome)
+        """Counts one answer of a witness, or that there was none, and how long it took where that is known.
+
+        One that is `waiting` is counted once it is told how it ended, which may be after the round.
+        """
         self._told.add(witness)
+        if outcome == WAITING:
+            return
+        self._answers.add(witness, outcome)
         if seconds is not None:
             self._answer_seconds.observe(seconds, witness)
 

@@ -18,7 +18,7 @@ from tlog.errors import Error, RefusedError, UnavailableError, VerificationError
 from tlog.merkle import prove_consistency
 from tlog.note import Note, parse_note
 from tlog.tile_reader import PathReader, VerifiedTiles
-from witness.decide import KnownHead, Refuse
+from witness.decide import KnownHead, Refuse, Suspect
 from witness.records import LogRecord
 from witness.service import Witness
 from witness.store import Store
@@ -43,7 +43,8 @@ def feed(read: PathReader, store: Store, witness: Witness, now: int) -> Fed:
     """Has the head that a log publishes cosigned; `read` returns the file at a path below the log's prefix.
 
     Raises RefusedError for a log that the witness does not know, UnavailableError where another try may help,
-    and VerificationError for what the log should not do: `rolled_back`, `tile`, `fork`, `proof` …
+    and VerificationError for what the log should not do: `rolled_back`, `tile`, `fork`, `proof` … The head is then
+    kept as evidence, beside the last one that was cosigned.
     """
     data = read("checkpoint")
     if data is None:
@@ -62,7 +63,13 @@ def feed(read: PathReader, store: Store, witness: Witness, now: int) -> Fed:
         return Fed(origin, "unchanged", head.size)
     note = Note(opened.note.text, tuple(line.line for line in opened.lines))
     old_size = last.head.size if last else 0
-    answer = witness.add_checkpoint(format_add_checkpoint(old_size, _prove(read, log, head), note))
+    try:
+        proof = _prove(read, log, head)
+    except VerificationError:
+        if last:  # the log signed this head, and serves nothing that leads to it from the last one
+            store.record_evidence(origin, last, Suspect("unproven", head, note), now)
+        raise
+    answer = witness.add_checkpoint(format_add_checkpoint(old_size, proof, note))
     if isinstance(answer, Refuse):
         raise _refused(answer)
     return Fed(origin, "cosigned", head.size)

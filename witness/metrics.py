@@ -87,7 +87,7 @@ class WitnessMetrics(Metrics):
             self._batches.observe(len(bodies))
             self._commits.observe(time.monotonic() - began)
             for answer in answers:
-                if answer.status in (409, 422):
+                if answer.code in CONFLICTS:
                     self._conflicts.add(answer.code)
             return answers
 
@@ -122,6 +122,7 @@ class WitnessMetrics(Metrics):
 
 
 KINDS = ("fork", "unproven")
+CONFLICTS = ("old_size", "proof", "fork")
 _CALLS = {
     PATH: ADD_CHECKPOINT,
     "/sign-subtree": "sign-subtree",

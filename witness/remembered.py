@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from tlog.ascii import MAX_SIZE
 from tlog.checkpoint import parse_checkpoint
@@ -22,9 +22,15 @@ from tlog.note import Note, VerifierKey, format_note, known_lines, parse_note
 from tlog.storage import Storage
 from witness.wire import origin_digest
 
-MAX_LIES: Final = 1000
+MAX_LIES: Final = 50  # of one kind, told by one witness
 
-Kind = Literal["two_roots", "went_back", "forgot", "not_verified"]
+Kind = Literal["two_roots", "went_back", "forgot", "not_verified", "misdated"]
+
+N = TypeVar("N", int, str)
+
+_LIES: Final = "lies/"
+_LOCK: Final = "remembered"
+_GROUP_DIGITS: Final = 16
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,9 @@ class Lie:
 
     `two_roots`: it cosigned two roots of one size. `went_back`: it cosigned a smaller head later than a larger
     one. `forgot`: it says that its last head is smaller than one it cosigned. `not_verified`: it answered with
-    a line of its own key that does not hold. `earlier` is the cosigned note that the later answer contradicts.
+    a line of its own key that does not hold. `misdated`: with a time that was not that of the question, by our
+    clock. `earlier` is the note, cosigned for the first three, that the later answer contradicts or was asked to
+    cosign, `heard_at` the time of our clock.
     """
 
     kind: Kind
@@ -41,6 +49,7 @@ class Lie:
     url: str
     earlier: bytes
     later: bytes
+    heard_at: int = 0
 
     @property
     def proven(self) -> bool:
@@ -57,7 +66,7 @@ class Known:
 
 
 class Remembered:
-    """The memory, kept in a log's private storage. One publication uses it at a time."""
+    """The memory, kept in a log's private storage. A publication may use it while an earlier one still listens."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -71,17 +80,39 @@ class Remembered:
             return Known()
 
     def save(self, origin: str, before: Known, after: Known) -> None:
-        """Returns once what is new is kept."""
-        if after != before:
-            document = {"version": 1, "sizes": dict(after.sizes), "notes": dict(after.notes)}
-            self._storage.replace(_path(origin), json.dumps(document, ensure_ascii=False).encode())
+        """Returns once what is new in `after` is kept, beside what others have learnt since `before`."""
+        if after == before:
+            return
+        with self._storage.lock(_LOCK):
+            now = self.load(origin)
+            sizes, notes = dict(now.sizes), dict(now.notes)
+            sizes.update(_news(before.sizes, after.sizes))
+            for vkey, note in _news(before.notes, after.notes).items():
+                # Of two rounds that overlapped, the one with the larger head says more about what comes next.
+                if notes.get(vkey) == before.notes.get(vkey) or _size(note) > _size(notes[vkey]):
+                    notes[vkey] = note
+            if (sizes, notes) != (now.sizes, now.notes):
+                document = {"version": 1, "sizes": sizes, "notes": notes}
+                self._storage.replace(_path(origin), json.dumps(document, ensure_ascii=False).encode())
 
     def keep(self, lie: Lie) -> None:
-        """Returns once the evidence is kept; the same lie is kept once, and no more than can be looked at."""
-        path = f"lies/{sha256(b'%d %b%b' % (len(lie.earlier), lie.earlier, lie.later)).hexdigest()}.json"
-        if self._storage.read(path) is None and len(self._storage.names("lies/")) < MAX_LIES:
+        """Returns once the evidence is kept, the same lie once, and of each kind and witness a limited number.
+
+        The first proofs stay, for one is enough. Of what proves nothing the newest stay: it is what people look
+        into, and whoever makes up more of it drives out only its own.
+        """
+        group = sha256(f"{lie.kind} {lie.url}".encode()).hexdigest()[:_GROUP_DIGITS]
+        content = sha256(b"%d %b%b" % (len(lie.earlier), lie.earlier, lie.later)).hexdigest()
+        path = f"{_LIES}{group}{content[_GROUP_DIGITS:]}.json"
+        with self._storage.lock(_LOCK):
+            kept = self._storage.names(f"{_LIES}{group}")
+            if path in kept or (lie.proven and len(kept) >= MAX_LIES):
+                return
+            numbered = sorted((self._number(name), name) for name in kept)
             document = {
                 "version": 1,
+                "number": numbered[-1][0] + 1 if numbered else 1,
+                "heard_at": lie.heard_at,
                 "kind": lie.kind,
                 "names": lie.names,
                 "url": lie.url,
@@ -89,11 +120,21 @@ class Remembered:
                 "later": lie.later.decode("utf-8", "backslashreplace"),
             }
             self._storage.create(path, json.dumps(document, ensure_ascii=False, indent=1).encode() + b"\n")
+            self._storage.remove(name for _, name in numbered[: max(0, len(numbered) + 1 - MAX_LIES)])
 
     def lies(self) -> tuple[dict[str, Any], ...]:
         """The evidence kept, as documents."""
-        found = (self._storage.read(path) for path in self._storage.names("lies/"))
+        found = (self._storage.read(path) for path in self._storage.names(_LIES))
         return tuple(json.loads(data) for data in found if data)
+
+    def _number(self, path: str) -> int:
+        """Which of its witness and kind it was; 0 for a file that cannot be read, which goes first."""
+        try:
+            document = json.loads(self._storage.read(path) or b"")
+        except ValueError:
+            return 0
+        number = document.get("number") if isinstance(document, dict) else None
+        return number if type(number) is int and number > 0 else 0
 
 
 def find_lie(earlier: bytes | None, cosignature: Cosignature, note: Note) -> tuple[Kind, bytes, bytes] | None:
@@ -130,6 +171,14 @@ def _cosigned(data: bytes | None, key: VerifierKey) -> Cosignature | None:
         return verify_cosignature(key, lines[0].line, note.text) if lines else None
     except Error:
         return None
+
+
+def _news(before: Mapping[str, N], after: Mapping[str, N]) -> dict[str, N]:
+    return {key: value for key, value in after.items() if before.get(key) != value}
+
+
+def _size(note: str) -> int:
+    return parse_checkpoint(parse_note(note.encode()).text).size
 
 
 def _path(origin: str) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,7 +23,7 @@ from typing import Any
 import apsw
 
 from tlog.checkpoint import Checkpoint
-from tlog.errors import MalformedError, RefusedError, UnavailableError, VerificationError
+from tlog.errors import Error, MalformedError, RefusedError, UnavailableError, VerificationError
 from tlog.merkle import EMPTY_ROOT
 from tlog.note import SignatureType, VerifierKey, format_note
 from tlog.storage import DirectoryStorage
@@ -36,6 +37,7 @@ BUSY_TIMEOUT_MS = 5000
 MAX_UNPROVEN_PER_LOG = 100
 MAX_FORKS_PER_LOG = 1000
 MAX_REMEMBERED_LOGS = 4096
+PROBE_SECONDS = 5.0
 
 _LOG_KINDS = (SignatureType.ED25519, SignatureType.MLDSA44)
 
@@ -80,7 +82,11 @@ CREATE TABLE log_terms (
     requests_per_day INTEGER NOT NULL CHECK (requests_per_day > 0),
     contact          TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE probe (id INTEGER PRIMARY KEY CHECK (id = 0), written_at INTEGER NOT NULL) STRICT;
 """
+
+_LATER_TABLES = ("log_terms", "probe")
 
 
 def create_store(
@@ -171,10 +177,11 @@ def _make_durable(connection: apsw.Connection) -> None:
 
 
 def _add_missing_tables(connection: apsw.Connection) -> None:
-    """A state of the first version has no terms yet."""
-    if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'log_terms'").fetchall():
-        statement = _SCHEMA[_SCHEMA.index("CREATE TABLE log_terms") :]
-        connection.execute(statement.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
+    """A state of an earlier version lacks those that came later. The others are never made anew, empty."""
+    for name in _LATER_TABLES:
+        if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (name,)).fetchall():
+            statement = next(one for one in _SCHEMA.split(";") if f"CREATE TABLE {name} " in one)
+            connection.execute(statement.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
 
 
 class Store:
@@ -186,6 +193,9 @@ class Store:
         self._lock = threading.Lock()
         self._known: dict[str, LogRecord] = {}
         self._known_version: int | None = None
+        self._probing = threading.Lock()
+        self._probe_due = 0.0
+        self._probe_error: Error | None = None
 
     def close(self) -> None:
         """Returns once the database is closed."""
@@ -285,10 +295,25 @@ class Store:
         return taken
 
     def check_writable(self) -> None:
-        """Returns if a head could be stored now; UnavailableError if not."""
+        """Returns if a head could be stored a moment ago; UnavailableError if not.
+
+        A row is stored, for on a full disk a transaction begins and ends like any other. Whatever comes of it
+        stands for `PROBE_SECONDS`: whoever asks more often wears no disk.
+        """
+        with self._probing:
+            if time.monotonic() >= self._probe_due:
+                try:
+                    self._write_probe()
+                    self._probe_error = None
+                except Error as error:
+                    self._probe_error = error
+                self._probe_due = time.monotonic() + PROBE_SECONDS
+            if self._probe_error:
+                raise self._probe_error.with_traceback(None)
+
+    def _write_probe(self) -> None:
         with self._database() as database:
-            database.execute("BEGIN IMMEDIATE")
-            database.execute("ROLLBACK")
+            database.execute("INSERT OR REPLACE INTO probe VALUES (0, ?)", (int(time.time()),))
 
     def evidence_counts(self) -> dict[str, int]:
         """How much evidence of each kind there is."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ import tampering as by
 from copies import Copy
 
 from memory import event
+from memory.manifest import decode_manifest
 from memory.wiring import init_home, open_home
 from tlog import cbor
 from tlog.keys import make_cosigner_key, make_log_key
@@ -597,12 +599,81 @@ STORE = (
         sql("UPDATE ledger SET expires_at = 3600000000 WHERE id = (SELECT max(id) FROM ledger)"),
     ),
     Tamper(
+        "a retired value refused for a time only",
+        "RETIREMENT_FORGOTTEN",
+        sql("UPDATE ledger SET until = 3600000000"),
+    ),
+    Tamper(
+        "a retired value under rules of nobody",
+        "RETIREMENT_FORGOTTEN",
+        sql("UPDATE ledger SET canon_version = 99 WHERE id = (SELECT max(id) FROM ledger)"),
+    ),
+    Tamper(
         "an answer to a request changed",
         "FACT_ALTERED",
         sql("UPDATE idempotency SET answer = replace(answer, 'superseded', 'stored')"),
     ),
     Tamper("a tenant renamed", "FACT_ALTERED", sql("UPDATE tenants SET name = 'emca' WHERE id = 1")),
 )
+
+
+def _write_text(path: Path) -> None:
+    path.write_text("kumquat")
+    os.utime(path, (time.time() - 7200,) * 2)
+
+
+def _append_text(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"kumquat")
+
+
+def _append_setting(path: Path) -> None:
+    path.write_text(path.read_text() + 'kumquat = "kumquat"\n')
+
+
+def _needle_packed(_: Copy, folder: Path) -> Options:
+    with zipfile.ZipFile(folder / "old.docx", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/document.xml", "Zqxv Kumquat " * 40)
+    return {"also": (folder,), "needles": ["Zqxv Kumquat"]}
+
+
+def _needle_unopened(_: Copy, folder: Path) -> Options:
+    (folder / "old.zst").write_bytes(bytes.fromhex("28b52ffd0458") + b"\x91\x00\x00packed")
+    return {"also": (folder,), "needles": ["Zqxv Kumquat"]}
+
+
+def _document(copy: Copy) -> Mapping[str, Any]:
+    return decode_manifest(by.manifest_of(copy).read_bytes()).document
+
+
+def _checks(without: str | None = None, controls: int = 1) -> Make:
+    def make(copy: Copy, _: Path) -> Options:
+        checks = [
+            {**one, "counts": {**one["counts"], "controls_found": controls}}
+            if one["check"] == "residue"
+            else one
+            for one in _document(copy)["checks"]
+            if one["check"] != without
+        ]
+        by.rewrite_manifest(copy, announce=True, checks=checks)
+        return None
+
+    return make
+
+
+def _systems_without(kind: str) -> Make:
+    def make(copy: Copy, _: Path) -> Options:
+        systems = [one for one in _document(copy)["systems"] if one["kind"] != kind]
+        by.rewrite_manifest(copy, announce=True, systems=systems)
+        return None
+
+    return make
+
+
+def _given_before(copy: Copy) -> None:
+    seq = by.erased_seq(copy)
+    copy.sql(f"INSERT INTO openings VALUES (9, 1, {seq}, randomblob(16), 3600000000, 'opening')")
+
+
 ERASURES = (
     Tamper("keys: erased without a tombstone", "WRITE_MISSING", of_copy(_erase_without_tombstone)),
     Tamper("keys: a tombstone without erasing", "ERASED_STILL_PRESENT", of_copy(_tombstone_without_erasing)),
@@ -628,6 +699,33 @@ ERASURES = (
     Tamper("keys: a manifest's scope, logged anew", "MANIFEST_INCOMPLETE", _manifest_scope(announce=True)),
     Tamper("keys: a manifest's chain tip", "MANIFEST_ALTERED", _manifest(previous=b"\x01" * 32)),
     Tamper("keys: a manifest without a system", "MANIFEST_INCOMPLETE", _manifest(announce=True, systems=[])),
+    Tamper("keys: a manifest without its limits", "MANIFEST_INCOMPLETE", _manifest(announce=True, limits=[])),
+    Tamper(
+        "keys: a manifest of another log",
+        "MANIFEST_ALTERED",
+        _manifest(announce=True, log={"origin": "other.example/log"}),
+    ),
+    Tamper("keys: a manifest without the scan", "ERASURE_STATE_FALSE", _checks(without="residue")),
+    Tamper("keys: a scan without its control", "ERASURE_STATE_FALSE", _checks(controls=0)),
+    Tamper("keys: a manifest without the write-ahead log", "MANIFEST_INCOMPLETE", _systems_without("wal")),
+    Tamper(
+        "keys: a recipient that nobody was",
+        "MANIFEST_INCOMPLETE",
+        _manifest(
+            announce=True,
+            recipients=[{"recipient": b"1" * 16, "told": False, "kind": "opening", "count": 1}],
+        ),
+    ),
+    Tamper("a recipient that the manifest does not name", "MANIFEST_INCOMPLETE", of_copy(_given_before)),
+    Tamper(
+        "a backup that the manifest does not name",
+        "MANIFEST_INCOMPLETE",
+        of_copy(
+            lambda copy: copy.sql(
+                f"INSERT INTO backups VALUES (1, randomblob(16), 3600000000, 7200000000, {by.erased_seq(copy)})"
+            )
+        ),
+    ),
     Tamper(
         "the tip that the next manifest gets",
         "FACT_ALTERED",
@@ -690,6 +788,17 @@ FILES = (
     ),
     Tamper("a text in another place", "RESIDUE_FILE", _needle_beside),
     Tamper("a text in another form", "RESIDUE_ENCODED", _needle_encoded),
+    Tamper("a text in a packed file", "RESIDUE_ENCODED", _needle_packed),
+    Tamper("a packed file that can't be opened", "CONTROL_FAILED", _needle_unopened),
+    Tamper("a store that was being put back", "RESIDUE_FILE", home_file("restoring.db", _write_text)),
+    Tamper("a text in a lock", "RESIDUE_FILE", home_file(".locks/erase", _write_text)),
+    Tamper("a text behind the list of keys", "RESIDUE_FILE", home_file("keys.cbor", _append_text)),
+    Tamper("a setting that no home has", "RESIDUE_FILE", home_file("config.toml", _append_setting)),
+    Tamper(
+        "a tenant of no statement",
+        "RESIDUE_ROW",
+        sql("INSERT INTO tenants VALUES (9, randomblob(16), randomblob(32), 'kumquat', 0)"),
+    ),
     Tamper(
         "keys: a plain hash in the log", "RESIDUE_LOG_CONFIRMABLE", lambda copy, _: _plain_hash_in_log(copy)
     ),

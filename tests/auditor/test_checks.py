@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from auditor import checks_caches, checks_facts, checks_guard, checks_store
+from auditor import checks_caches, checks_facts, checks_guard, checks_store, manifest_claims
 from auditor.checks import check_store
 from auditor.erasure import check_erasures, decode_manifest
 from auditor.evidence import (
@@ -168,6 +168,20 @@ def check(world: World, asked: Asked, **changes: Any) -> set[tuple[str, str]]:
 
 def places(outcome: Outcome) -> set[tuple[str, str]]:
     return {(finding.code, finding.where) for finding in outcome.findings}
+
+
+def test_the_numbers_of_what_is_lost_are_no_gap(world: World) -> None:
+    world.add()
+    gone = [world.add(), world.add()]
+    world.add()
+    world.add("lost", details={"count": 2, "statements": gone})
+    del world.events[1:3]
+    rows, statements = world.rows(), world.statements()
+    rows = replace(rows, tenants=(replace(rows.tenants[0], last_seq=5),))
+    assert checks_store.check_sequences(rows, statements).findings == ()
+    del world.events[1]
+    fewer = checks_store.check_sequences(rows, world.statements()).findings
+    assert {finding.code for finding in fewer} == {"SEQUENCE_GAP"}
 
 
 def test_a_sound_world_has_no_findings(world: World, asked: Asked) -> None:
@@ -477,8 +491,13 @@ def manifest_of(signer: CoseSigner, world: World, seq: int, **changes: Any) -> b
             "link_salt": row.link_salt,
             "content_hash": row.content_hash,
         },
-        "systems": [{"kind": "store", "result": "verified"}],
-        "checks": [{"check": "residue", "result": "clean"}],
+        "systems": [{"kind": kind, "result": "verified"} for kind in ("store", "wal")],
+        "checks": [
+            {"check": name, "result": "clean", "counts": {"controls_planted": 1, "controls_found": 1}}
+            for name in ("structure", "residue", "free_space")
+        ],
+        "limits": sorted(manifest_claims._LIMITS),
+        "log": {"origin": "example/log"},
         "times": {"started_at": 0, "closed_at": NOW},
         **changes,
     }

@@ -10,7 +10,7 @@ import pytest
 from copies import Copy
 
 from memory.model import SCOPES, Principal
-from memory.wiring import Home, init_home
+from memory.wiring import Home, init_home, open_home
 from tlog.trust import parse_trust
 
 ME = Principal("acme", "bot", "one", SCOPES)
@@ -123,3 +123,72 @@ def test_after_an_erasure_that_gave_the_guard_up_nothing_is_missed(make: Any) ->
         forget(home, key="city", guard="erase")
 
     assert make(write).codes() == set()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "until = 3600000000 WHERE source = 1",
+        "until = 9000000000000000 WHERE source = 4",
+        "canon_version = 99 WHERE source = 2",
+    ],
+)
+def test_a_row_that_counts_for_less_than_was_said_is_found(make: Any, change: str) -> None:
+    copy = make(corrections)
+    copy.sql(f"UPDATE ledger SET {change}")
+    assert CODE in copy.codes()
+
+
+def test_a_row_counts_until_what_a_record_said(make: Any) -> None:
+    def write(home: Home) -> None:
+        memory = home.memory(ME)
+        memory.remember("the office is in Berlin", key="city", value="Berlin")
+        memory.remember("in Bonn for now", key="city", value="Bonn", valid_until="2099-01-01T00:00:00Z")
+
+    copy = make(write)
+    assert copy.ask("SELECT count(*) FROM ledger WHERE until IS NOT NULL") == [(1,)]
+    assert copy.codes() == set()
+    copy.sql("UPDATE ledger SET until = until - 3600000000")
+    assert copy.codes() == {CODE}
+
+
+def test_what_an_erasure_kept_is_missed_also_beside_others(make: Any) -> None:
+    def write(home: Home) -> None:
+        corrections(home)
+        forget(home, key="city", guard="keep")
+        forget(home, key="fax", guard="erase")
+
+    copy = make(write)
+    assert copy.codes() == set()
+    # Of two, the other erasure may have taken one at most.
+    copy.sql("DELETE FROM ledger WHERE source IS NULL")
+    assert copy.codes() == {CODE}
+
+
+def test_an_erasure_of_another_key_does_not_forgive_a_return(make: Any) -> None:
+    def write(home: Home) -> None:
+        corrections(home)
+        forget(home, key="fax", guard="erase")
+
+    copy = make(write)
+    copy.sql("DELETE FROM ledger WHERE source = 1")
+    with open_home(copy.home) as home:
+        home.memory(ME).remember("the office is in Berlin", key="city", value="Berlin")
+        home.publish()
+    assert "RETIRED_RETURNED" in copy.codes()
+
+
+def test_what_an_erasure_took_may_be_learnt_again(make: Any) -> None:
+    def write(home: Home) -> None:
+        memory = home.memory(ME)
+        ids = [
+            memory.remember(f"the office is in {city}", key="city", value=city)["id"]
+            for city in ("Berlin", "Hamburg", "Bremen")
+        ]
+        forget(home, id=ids[0], guard="erase")
+        memory.remember("the office is in Berlin", key="city", value="Berlin")
+
+    copy = make(write)
+    audited = copy.audit()
+    assert audited.outcome.findings == ()
+    assert any(note.check == "returned values" for note in audited.outcome.not_checked)

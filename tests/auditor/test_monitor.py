@@ -195,6 +195,15 @@ def test_a_head_that_nobody_cosigned_lately_is_told(world: World) -> None:
     assert codes(world.look(now=WHEN + 10**9)) == [], "nobody said how old it may be"
 
 
+def test_a_cosignature_dated_years_ahead_makes_no_head_fresh(world: World) -> None:
+    world.time = WHEN + 10**8
+    world.publish()
+    found = world.look(now=WHEN + 10_000, max_age_seconds=100)
+    assert codes(found) == ["CHECKPOINT_STALE"]
+    assert found.cosigned_at is None
+    assert codes(world.look(now=WHEN + 10**8, max_age_seconds=100)) == []
+
+
 def test_the_bound_of_the_trust_file_counts(world: World) -> None:
     world.trust = replace(world.trust, max_checkpoint_age_seconds=100)
     assert codes(world.look(now=WHEN + 101)) == ["CHECKPOINT_STALE"]

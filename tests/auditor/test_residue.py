@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from auditor import residue
+from auditor import containers, residue
 from auditor.residue import Hit, ScanResult, missed_forms, scan_files
 from tlog.errors import MalformedError
 
@@ -66,7 +66,7 @@ def test_a_cut_stream_is_searched_as_far_as_it_goes(home: Path) -> None:
 
 
 def test_a_bomb_is_opened_up_to_a_bound_and_said_to_be(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(residue, "MAX_STREAM_BYTES", 1 << 20)
+    monkeypatch.setattr(containers, "MAX_STREAM_BYTES", 1 << 20)
     (home / "bomb.gz").write_bytes(gzip.compress(bytes(8 << 20) + NEEDLE.encode(), mtime=0))
     result = scan(home)
     assert result.hits == ()
@@ -156,5 +156,5 @@ def test_the_scanner_finds_every_form_of_its_control(tmp_path: Path) -> None:
 def test_the_control_of_the_scanner_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def blind(*_: object) -> None: ...
 
-    monkeypatch.setattr(residue, "_search", blind)
+    monkeypatch.setattr(residue, "search", blind)
     assert "utf-8" in missed_forms(tmp_path, "Kontrolle Ünverwechselbar")

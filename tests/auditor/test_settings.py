@@ -46,6 +46,22 @@ def test_a_home_without_settings_is_no_home_that_promises(copy: Any) -> None:
     assert len(notes(copy, "settings")) == 1
 
 
+def test_a_setting_that_no_home_has_is_found(copy: Any) -> None:
+    with (copy.home / "config.toml").open("a") as file:
+        file.write('note = "zqxvsecret"\n')
+    (found,) = copy.audit().outcome.findings
+    assert (found.code, found.where) == ("RESIDUE_FILE", "config.toml")
+
+
+def test_remarks_are_counted_and_not_repeated(copy: Any) -> None:
+    assert notes(copy, "remarks") == []
+    for name in ("config.toml", "policy.txt", "trust.toml"):
+        with (copy.home / name).open("a") as file:
+            file.write("\n# zqxvsecret\n")
+    ((text, count),) = notes(copy, "remarks")
+    assert count == 3 and "zqxv" not in text
+
+
 @pytest.fixture
 def witnesses(tmp_path: Path) -> list[WitnessEntry]:
     keys = [make_cosigner_key(tmp_path / f"w{n}", f"w{n}.example") for n in range(3)]

@@ -8,9 +8,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
+from copies import Copy
 
 from auditor import home_files
+from memory.model import SCOPES, Principal
+from memory.wiring import init_home, open_home
+from tlog.trust import parse_trust
 
 SECRET = "zqxvsecret"
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -141,6 +146,105 @@ def test_a_file_that_no_home_has_is_found(copy: Any, path: str, where: str) -> N
 def test_a_link_in_a_home_is_found(copy: Any, tmp_path: Path) -> None:
     (copy.home / "log" / "extra").symlink_to(tmp_path)
     assert findings(copy) == {("RESIDUE_FILE", "log/(name withheld)")}
+
+
+SPOILED = {
+    "restoring.db": "restoring.db",
+    ".locks/erase": ".locks/erase",
+    "log-state/.locks/publish": "log-state/.locks/publish",
+    f"log-state/staging/1.2.{'A' * 43}.{'A' * 43}": "log-state/staging/",
+    f"log-state/witnesses/{'ab' * 32}.json": "log-state/witnesses/",
+    f"log-state/witnesses/lies/{'ab' * 32}.json": "log-state/witnesses/lies/",
+    "log-state/identities.sqlite": "log-state/identities.sqlite",
+    "log-state/entry-ids.sqlite": "log-state/entry-ids.sqlite",
+    "log-state/pruned": "log-state/pruned",
+    "keys/issuer.next.key": "keys/issuer.next.key",
+    "keys/receipt.key": "keys/receipt.key",
+    f"keys/guard/{'ab' * 16}.key": "keys/guard/",
+    "keys.cbor": "keys.cbor",
+    "log/keys.cose": "log/keys.cose",
+    "log/scitt-keys/abab.cose": "log/scitt-keys/",
+    "log/tile/entries/001": "log/tile/entries/",
+    "log/tile/5/000.p/1": "log/tile/5/000.p/",
+    "log-7/checkpoint": "(name withheld)",
+}
+
+
+@pytest.mark.parametrize("path", SPOILED)
+def test_a_name_of_a_home_does_not_excuse_what_the_file_holds(copy: Any, path: str) -> None:
+    file = copy.home / path
+    file.parent.mkdir(exist_ok=True, parents=True)
+    with file.open("ab") as opened:
+        opened.write(SECRET.encode() * 9)
+    os.utime(file, (time.time() - 7200,) * 2)
+    found = findings(copy)
+    assert "RESIDUE_FILE" in {code for code, _ in found}, found
+
+
+def test_a_lock_of_another_name_is_found(copy: Any) -> None:
+    (copy.home / ".locks" / SECRET[:8]).touch()
+    assert {code for code, _ in findings(copy)} == {"RESIDUE_FILE"}
+
+
+def test_a_table_of_nobodys_in_a_cache_is_found(copy: Any) -> None:
+    connection = apsw.Connection(str(copy.home / "log-state" / "identities.sqlite"))
+    connection.execute(f"CREATE TABLE {SECRET} (x)")
+    connection.close()
+    assert findings(copy) == {("RESIDUE_FILE", "log-state/identities.sqlite")}
+
+
+def test_an_index_of_the_write_ahead_log_that_says_something_is_found(copy: Any) -> None:
+    (copy.home / "store.db-shm").write_bytes(SECRET.encode() * 3)
+    assert findings(copy) == {("RESIDUE_FILE", "store.db-shm")}
+
+
+def test_a_file_from_the_future_is_found(copy: Any) -> None:
+    file = copy.home / ".tmp" / "abcd"
+    file.write_text(SECRET)
+    os.utime(file, (time.time() + 86_400,) * 2)
+    assert {code for code, _ in findings(copy)} == {"RESIDUE_FILE"}
+
+
+def test_a_second_name_of_a_file_is_found(copy: Any, tmp_path: Path) -> None:
+    os.utime(copy.home / "store.db", (time.time() - 7200,) * 2)
+    os.link(copy.home / "store.db", tmp_path / "kept")
+    assert findings(copy) == {("RESIDUE_FILE", "store.db")}
+
+
+def test_the_key_of_a_tenant_that_was_destroyed_is_found(copy: Any) -> None:
+    with open_home(copy.home) as home:
+        memory = home.memory(Principal("globex", "bot", "one", SCOPES))
+        (number,) = (row[0] for row in copy.ask("SELECT number FROM tenants WHERE name = 'globex'"))
+        path = copy.home / "keys" / "guard" / f"{number.hex()}.key"
+        kept = path.read_bytes()
+        memory.forget(
+            confirm=memory.forget_preview(tenant=True, guard="erase")["confirm"], tenant=True, guard="erase"
+        )
+        home.publish()
+    assert not path.exists()
+    assert findings(copy) == set()
+    path.write_bytes(kept)
+    os.utime(path, (time.time() - 7200,) * 2)
+    assert findings(copy) == {("RESIDUE_FILE", f"keys/guard/{path.name}")}
+
+
+def test_a_tenant_that_never_said_anything_is_found(copy: Any) -> None:
+    copy.sql(f"INSERT INTO tenants VALUES (9, randomblob(16), randomblob(32), '{SECRET}', 0)")
+    assert findings(copy) == {("RESIDUE_ROW", "store.db tenants row 9")}
+
+
+def test_a_home_of_a_whole_tile_published_twice_is_clean(tmp_path: Path) -> None:
+    with init_home(tmp_path / "home") as home:
+        memory = home.memory(Principal("acme", "bot", "one", SCOPES))
+        for number in range(130):
+            memory.remember(f"note {number}")
+        home.publish()
+        for number in range(130):
+            memory.remember(f"another note {number}")
+        home.publish()
+    copy = Copy(tmp_path / "home", parse_trust((tmp_path / "home" / "trust.toml").read_text()))
+    assert (copy.home / "log" / "tile" / "entries" / "000").is_file()
+    assert findings(copy) == set()
 
 
 def test_a_file_that_is_being_written_belongs_there(copy: Any) -> None:

@@ -58,6 +58,7 @@ def _be_careless() -> None:
 
     plain = next(name for name in apsw.vfs_names() if name != vfs.NAME)
     vfs.register = lambda: plain
+    memory.store_rewrite.require_promises = lambda connection: None
     others = tuple(one for one in memory.store._PRAGMAS if one[0] != "secure_delete")
     memory.store._PRAGMAS = (*others, ("secure_delete", "OFF", 0))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from memory import canon, guard, timeline
+from memory import canon, guard, naming, timeline
 from memory.model import Decision, Known, KnownFact, Proposal
 from tlog.errors import MalformedError
 
@@ -216,7 +216,7 @@ class Simulator:
         rows = self.ledgers[scope].values
         stated = set(canon.spans(text, {count for count, _ in rows.values()}))
         for (key, value), (_, words) in rows.items():
-            if value in stated and guard.states(text, value, words, self._active(scope, key)):
+            if value in stated and naming.states(text, value, words, self._active(scope, key)):
                 return True
         return False
 

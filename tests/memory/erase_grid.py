@@ -384,6 +384,17 @@ def tokens_of(home: wiring.Home) -> dict[int, set[bytes]]:
     return found
 
 
+def _orphans(home: wiring.Home) -> list[str]:
+    """Rows about a statement whose content is gone, in tables that have rows only about what is there."""
+    found = []
+    with home.parts().store.read() as view:
+        for table, column in (("facts", "seq"), ("tokens", "target"), ("grants", "seq")):
+            gone = f"{column} IS NOT NULL AND {column} NOT IN (SELECT seq FROM contents)"
+            rows = view.rows(f"SELECT {column} FROM {table} WHERE {gone}")
+            found += [f"{table} about statement {seq}" for (seq,) in rows]
+    return found
+
+
 def _has_content(home: wiring.Home, seq: int) -> bool:
     with home.parts().store.read() as view:
         return seq == 0 or view.one("SELECT 1 FROM contents WHERE seq = ?", seq) is not None
@@ -453,7 +464,7 @@ class Cell:
             after, kept = columns(home), _there(home, there)
             # A token that ran out goes when the next one is made; that of a record that is there is no erasure's.
             after |= {one for target, ones in tokens.items() for one in ones if _has_content(home, target)}
-            self.result["left"] += sorted(set(ids) & kept)
+            self.result["left"] += [*sorted(set(ids) & kept), *_orphans(home)]
             self.result["states"] += _states(home)
         removed = [fact.marks for fact in world.facts if fact.id not in kept]
         still = set().union(*(fact.marks for fact in world.facts if fact.id in kept))
@@ -516,6 +527,8 @@ def careless(twin: str) -> None:
     """This process keeps a store as one without the recipe does: `gaps` are not zeroed, or neither is what is freed."""
     plain = next(name for name in apsw.vfs_names() if name != vfs.NAME)
     vfs.register = lambda: plain
+    # Such a store refuses to erase; what it would leave is to be found all the same.
+    memory.store_rewrite.require_promises = lambda connection: None
     if twin == "secure_delete":
         _set_pragma("secure_delete", "OFF", 0)
 

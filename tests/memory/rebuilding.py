@@ -108,6 +108,8 @@ def _ledger_and_conflicts(made: list[EventRow], tables: dict[str, Any], scopes: 
             if state.status in STANDING and commitment in facts and (state.valid_until or clock + 1) > clock:
                 standing[_key_tag(facts[commitment])].append(commitment)
         until = content.get("valid_until") if content is not None and link.kind == "write" else None
+        for began in (facts[one] for one in link.acts.get("begins", ()) if one in facts):
+            until = began[1].get("valid_until")
         for target in (*link.acts.get("retires", ()), *link.acts.get("retracts", ())):
             if target in facts and before.get(target) in STANDING:
                 tag = _key_tag(facts[target])
@@ -126,7 +128,8 @@ def _ledger_and_conflicts(made: list[EventRow], tables: dict[str, Any], scopes: 
             *link.acts.get("lifts", ()),
             *(link.acts.get("keeps", ()) if link.kind == "resolve" else ()),
         ):
-            if lifted in facts:
+            by = content if link.kind == "write" else facts[lifted][1] if lifted in facts else None
+            if lifted in facts and _is_for_good(by):
                 for value_tag in _value_tags(facts[lifted]):
                     ledger.pop((_key_tag(facts[lifted]), value_tag), None)
         disputed = {_key_tag(facts[c]) for c, s in states.items() if s.status == "conflict" and c in facts}
@@ -145,6 +148,13 @@ def _ledger_and_conflicts(made: list[EventRow], tables: dict[str, Any], scopes: 
     return found + [f"conflicts: {len(disputed)}"] * (disputed != {row[0] for row in tables["conflicts"]})
 
 
+def _is_for_good(content: Any) -> bool:
+    if content is None or content.get("valid_until") is not None:
+        return content is None
+    declared = "valid_from_declared" in content.get("flags", ())
+    return not declared or content["valid_from"] <= content["recorded_at"]
+
+
 def _settled(
     link: Any, content: Any, row: EventRow, facts: Any, states: Any
 ) -> list[tuple[bytes, Any, list[bytes]]]:
@@ -152,11 +162,15 @@ def _settled(
     if link.kind == "write":
         landed = link.details.get("outcome") in ("stored", "superseded", "conflict")
         current = [row.commitment] if landed and row.commitment in facts else []
+        if content is not None and content["valid_from"] > content["recorded_at"]:
+            current = []
         ends = None if content is None else content.get("valid_until")
     else:
         current = [t for act in ("confirms", "keeps", "lifts") for t in link.acts.get(act, ()) if t in facts]
         current = current if link.kind != "retract" else []
-        ends = None
+        began = [t for t in link.acts.get("begins", ()) if t in facts]
+        ends = facts[began[0]][1].get("valid_until") if began else None
+        current += began
     return [(_key_tag(facts[one]), ends, _value_tags(facts[one])) for one in current]
 
 

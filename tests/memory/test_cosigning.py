@@ -8,9 +8,11 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,12 @@ from memory.cosigning import witness_folder
 from memory.model import SCOPES, Principal
 from memory.publish import drain
 from memory.wiring import Home
+from tlog.ascii import encode_base64
 from tlog.errors import UnavailableError
+from tlog.keys import make_cosigner_key
 from tlog.storage import DirectoryStorage
 from witness.remembered import Remembered
+from witness.wire import format_cosignatures
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
@@ -219,3 +224,62 @@ def test_log_serve_counts_what_each_witness_answers(
 
 def read(url: str) -> str:
     return str(urllib.request.urlopen(url).read().decode())
+
+
+@pytest.fixture
+def liar(tmp_path: Path) -> Iterator[tuple[str, threading.Event]]:
+    """A policy's line of a witness whose cosignature does not hold, and who says so only when let."""
+    cosigner = make_cosigner_key(tmp_path / "liar.key", "liar.example/w")
+    let = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(404)
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            let.wait(30)
+            line = cosigner.cosign(f"other\n1\n{encode_base64(bytes(32))}\n", int(time.time()))
+            body = format_cosignatures([line])
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads, server.block_on_close = True, False
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        yield (
+            f"witness liar {cosigner.verifier_key.vkey} http://127.0.0.1:{server.server_address[1]}\n",
+            let,
+        )
+        server.shutdown()
+
+
+def test_a_command_that_has_its_quorum_still_hears_who_lies_a_moment_later(
+    tmp_path: Path, start: Callable[..., WitnessProcess], liar: tuple[str, threading.Event]
+) -> None:
+    path = tmp_path / "home"
+    line, let = liar
+    with wiring.open_home(path) as home:
+        honest = start("honest", home)
+        home.set_policy(line + honest.line + "group g any liar honest\nquorum g\n")
+        home.memory(ME).remember("it is on", key="k", value="on")
+    process = subprocess.Popen(
+        command("log", "publish", "--home", str(path), "--json"),
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    said = json.loads(process.stdout.readline())  # published, while the liar has said nothing yet
+    let.set()
+    _, errors = process.communicate(timeout=30)
+    assert (said["state"], process.returncode) == ("witnessed", 0)
+    (lie,) = remembered(path).lies()
+    assert (lie["kind"], lie["names"]) == ("not_verified", ["liar"])
+    assert "witness liar: not_verified" in errors

@@ -293,6 +293,39 @@ def test_a_token_holds_once(home: wiring.Home) -> None:
     assert caught.value.code == "token_invalid"
 
 
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [
+        ("keep", "erase"),
+        ("erase", "keep"),
+        (None, "erase"),
+        ("keep", "expire=2040-01-01T00:00:00Z"),
+        ("expire=2040-01-01T00:00:00Z", "expire=2041-01-01T00:00:00Z"),
+    ],
+)
+def test_a_token_confirms_no_other_choice_than_what_was_shown(
+    home: wiring.Home, shown: str | None, said: str
+) -> None:
+    """The default of a key is to keep."""
+    write_week(home)
+    memory = home.memory(ME)
+    token = memory.forget_preview(key="dana/address", guard=shown)["confirm"]
+    with pytest.raises(RefusedError) as caught:
+        memory.forget(key="dana/address", guard=said, confirm=token)
+    assert caught.value.code == "token_invalid"
+    assert memory.get("dana/address")["current"] == "Oak Lane"
+
+
+@pytest.mark.parametrize(("shown", "made"), [("keep", "keep"), ("erase", "erase"), (None, "keep")])
+def test_a_confirmation_without_a_choice_is_for_the_one_that_was_shown(
+    home: wiring.Home, shown: str | None, made: str
+) -> None:
+    write_week(home)
+    memory = home.memory(ME)
+    token = memory.forget_preview(key="dana/address", guard=shown)["confirm"]
+    assert memory.forget(key="dana/address", confirm=token)["guard"] == made
+
+
 @pytest.mark.parametrize("seconds", [119, 121])
 def test_a_token_holds_for_120_seconds(home: wiring.Home, clock: Clock, seconds: int) -> None:
     write_week(home)
@@ -487,16 +520,6 @@ def test_the_request_says_whether_retired_values_stay_refused(
     if guard.startswith("expire"):
         clock.now = 2_000_000_000_000_000
         assert write(home, "It is Elm Street then.", **again)["outcome"] == "stored"
-
-
-def test_the_guard_of_the_preview_holds_unless_the_confirmation_says_another(home: wiring.Home) -> None:
-    write_week(home)
-    memory = home.memory(ME)
-    token = memory.forget_preview(key="dana/address", guard="erase")["confirm"]
-    assert memory.forget(key="dana/address", confirm=token)["guard"] == "erase"
-    write_week(home)
-    token = memory.forget_preview(key="dana/address")["confirm"]
-    assert memory.forget(key="dana/address", guard="erase", confirm=token)["guard"] == "erase"
 
 
 def test_old_superseded_facts_go_the_same_way(home: wiring.Home, clock: Clock) -> None:

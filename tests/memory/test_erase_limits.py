@@ -74,6 +74,31 @@ def test_a_record_that_cannot_be_looked_for_is_covered_by_the_check_of_free_spac
     assert "needles_not_searchable" in manifest.document["limits"]
 
 
+@pytest.mark.parametrize("place", ["notes.txt", ".tmp/notes", "log/tile.old"])
+def test_a_record_that_cannot_be_looked_for_is_not_clean_beside_a_file_that_could_have_it(
+    home: wiring.Home, place: str
+) -> None:
+    write(home, "A 7.", key="a", value="7")
+    file = home.path / place
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("A 7.")
+    if place.startswith("log"):
+        home.publish()
+    answer = forget(home, key="a")
+    assert (answer["state"], codes(answer)) == ("inconclusive", ["needles_not_searchable"])
+    manifest = manifest_of(home, answer)
+    assert check_of(manifest, "residue")["result"] == "inconclusive"
+    assert check_of(manifest, "free_space")["counts"]["files_not_known"] == 1
+    file.unlink()
+    assert home.memory(ME).look_again(answer["request"], ["A 7."])["state"] == "closed_complete"
+
+
+def test_a_file_beside_the_store_is_searched_for_what_can_be_looked_for(home: wiring.Home) -> None:
+    write(home, "Dana Scully lives in Elm Street.", key="dana/address", value="Elm Street")
+    (home.path / "notes.txt").write_text("nothing of it")
+    assert forget(home, key="dana/address")["state"] == "closed_complete"
+
+
 def test_each_record_is_covered_by_its_own_words_or_not_at_all(home: wiring.Home) -> None:
     ids = [
         write(home, text, key=key, value=value)["id"]

@@ -13,6 +13,7 @@ import pytest
 
 from memory import cli, retention, wiring
 from memory.config import format_config, parse_config
+from memory.principal import make_principal
 from memory.retention_rules import parse_rules
 from tlog.errors import MalformedError
 
@@ -63,6 +64,50 @@ def test_what_is_past_its_time_is_served_by_no_read_before_any_sweep(home: wirin
     assert reading(home, "minus nineteen")["outcome"] == "stored"
 
 
+AGENT = make_principal("acme", "bot", "one")
+NEIGHBOUR = make_principal("default", "helper", "one")
+
+
+def test_a_sweep_of_the_owner_is_of_every_tenant_and_agent(home: wiring.Home, clock: Clock) -> None:
+    """The rules are those of the home, and so is what they end."""
+    for caller, degrees in ((ME, "minus nineteen"), (AGENT, "minus twelve"), (NEIGHBOUR, "minus seven")):
+        write(home, f"The sensor says {degrees}.", caller, key="sensor/7", value=degrees)
+        write(home, f"The office of {degrees}.", caller, key="office", value=degrees)
+    keep(home, "sensor/* 1d")
+    clock.now += DAY + 1000
+    assert home.memory(ME).retention() == {"matched": 3, "removed": 0, "receipt": None, "covers": "home"}
+    answer = home.memory(ME).retention(apply=True)
+    assert (answer["matched"], answer["removed"], answer["covers"]) == (3, 3, "home")
+    assert answer["state"] == "closed_complete" and len(answer["manifests"]) == 3
+    assert found_in(home, "The sensor says", "The office of") == {"The office of"}
+    assert home.memory(ME).retention(apply=True)["matched"] == 0
+
+
+def test_a_sweep_of_an_agent_is_of_its_own_memory_and_says_so(home: wiring.Home, clock: Clock) -> None:
+    for caller, degrees in ((ME, "minus nineteen"), (AGENT, "minus twelve"), (NEIGHBOUR, "minus seven")):
+        write(home, f"The sensor says {degrees}.", caller, key="sensor/7", value=degrees)
+    keep(home, "sensor/* 1d")
+    clock.now += DAY + 1000
+    answer = home.memory(NEIGHBOUR).retention(apply=True)
+    assert (answer["removed"], answer["covers"]) == (1, "agent")
+    assert found_in(home, "says minus nineteen", "says minus twelve", "says minus seven") == {
+        "says minus nineteen",
+        "says minus twelve",
+    }
+
+
+def test_a_term_that_is_given_is_for_the_memory_of_who_gives_it(home: wiring.Home, clock: Clock) -> None:
+    for caller in (ME, AGENT):
+        for degrees in ("minus nineteen", "minus twelve"):
+            write(home, f"The sensor says {degrees}.", caller, key="sensor/7", value=degrees)
+    clock.now += DAY
+    assert home.memory(ME).retention("0s", apply=True)["removed"] == 1
+    assert [one["value"] for one in home.memory(AGENT).history("sensor/7")["facts"]] == [
+        "minus nineteen",
+        "minus twelve",
+    ]
+
+
 def test_an_older_value_does_not_come_back_for_one_that_ended(home: wiring.Home, clock: Clock) -> None:
     keep(home, "sensor/* 2d")
     reading(home, "minus nineteen")
@@ -83,7 +128,7 @@ def test_a_sweep_erases_it_as_any_erasure_does(home: wiring.Home, clock: Clock) 
     write(home, "The office is in Elm Street.", key="office/address", value="Elm Street")
     clock.now += 2 * DAY
     memory = home.memory(ME)
-    assert memory.retention() == {"matched": 1, "removed": 0, "receipt": None}
+    assert memory.retention() == {"matched": 1, "removed": 0, "receipt": None, "covers": "home"}
     assert found_in(home, "minus nineteen") == {"minus nineteen"}
     answer = memory.retention(apply=True)
     assert (answer["matched"], answer["removed"], answer["state"]) == (1, 1, "closed_complete")

@@ -34,8 +34,8 @@ if mode == "babble": print("I did " + hit[0]); sys.exit(0)
 if what == "erase":
     if mode != "lie": json.dump([one for one in held if one not in hit], open(path, "w"))
     print(json.dumps({"before": len(hit), "erased": len(hit)}))
-elif what == "count": print(json.dumps({"count": len(hit)}))
-else: print(json.dumps({"found": len(hit)} if mode == "scans" else {}))
+elif what == "count": print(json.dumps({"count": len(hit)} | ({"ids": len(told["ids"])} if mode == "by-ids" else {})))
+else: print(json.dumps({"found": len(hit)} if mode in ("scans", "by-ids") else {}))
 """
 
 
@@ -56,10 +56,16 @@ def home(tmp_path: Path) -> Iterator[wiring.Home]:
         yield opened
 
 
-def declare(home: wiring.Home, tmp_path: Path, mode: str = "good", counter: str | None = "counter") -> None:
-    line = f"cache {tmp_path}/adapter {tmp_path}/cache.json {mode}"
+def declare(
+    home: wiring.Home,
+    tmp_path: Path,
+    mode: str = "good",
+    counter: str | None = "counter",
+    counting: str = "scans",
+) -> None:
+    line = f"cache:sessions {tmp_path}/adapter {tmp_path}/cache.json {mode}"
     if counter is not None:
-        line += f" | {tmp_path}/{counter} {tmp_path}/cache.json scans"
+        line += f" | {tmp_path}/{counter} {tmp_path}/cache.json {counting}"
     home.write_config(replace(home.config, systems=(line,)))
 
 
@@ -116,9 +122,67 @@ def test_one_that_is_not_verified_keeps_the_request_open(
 def test_a_system_that_came_back_closes_the_request(home: wiring.Home, tmp_path: Path) -> None:
     declare(home, tmp_path, "down")
     answer = forget(home, subject=DANA)
-    declare(home, tmp_path)
+    declare(home, tmp_path, counting="by-ids")
     again = home.memory(ME).look_again(answer["request"], [DANA, "Elm Street"])
     assert (again["state"], cache(tmp_path)) == ("closed_complete", ["fox: basement"])
+    assert "needles_unconfirmed" in manifest_of(home, again).document["limits"]
+
+
+def test_words_that_were_given_again_do_not_verify_a_system(home: wiring.Home, tmp_path: Path) -> None:
+    """An unrelated word: the adapter erases nothing, the counter counts nothing, and the cache has it all."""
+    declare(home, tmp_path, "broken")
+    answer = forget(home, subject=DANA)
+    declare(home, tmp_path)
+    again = home.memory(ME).look_again(answer["request"], ["umbrella"])
+    assert len(cache(tmp_path)) == 2
+    assert (again["state"], [one["code"] for one in again["why"]]) == (
+        "inconclusive",
+        ["needles_unconfirmed"],
+    )
+    system = system_of(home, again)
+    assert (system["result"], system["before"]) == ("not_verified", 0)
+
+
+def test_a_system_is_told_the_ids_again(home: wiring.Home, tmp_path: Path) -> None:
+    declare(home, tmp_path, "down")
+    ids = home.memory(ME).forget_preview(subject=DANA)["preview"]["ids"]
+    answer = forget(home, subject=DANA)
+    told = tmp_path / "told"
+    keep = tmp_path / "keep"
+    keep.write_text(f'#!/bin/sh\ncat > {told}\necho \'{{"before": 0, "erased": 0}}\'\n')
+    keep.chmod(0o700)
+    home.write_config(replace(home.config, systems=(f"cache:sessions {keep}",)))
+    home.memory(ME).look_again(answer["request"], ["umbrella"])
+    said = json.loads(told.read_text())
+    assert (said["ids"], said["names"]) == (ids, ["umbrella"])
+
+
+def test_a_system_that_is_not_declared_any_more_stays_as_it_was(home: wiring.Home, tmp_path: Path) -> None:
+    declare(home, tmp_path, "broken")
+    answer = forget(home, subject=DANA)
+    home.write_config(replace(home.config, systems=()))
+    for _ in range(2):
+        again = home.memory(ME).look_again(answer["request"], [DANA, "Elm Street"])
+        assert (again["state"], system_of(home, again)["result"]) == ("inconclusive", "failed")
+        assert check_of(manifest_of(home, again), "independent_count")["result"] == "not_run"
+    declare(home, tmp_path, counting="by-ids")
+    again = home.memory(ME).look_again(answer["request"], [DANA, "Elm Street"])
+    assert (again["state"], cache(tmp_path)) == ("closed_complete", ["fox: basement"])
+
+
+def test_a_system_that_was_verified_is_so_when_another_is_looked_after_again(
+    home: wiring.Home, tmp_path: Path
+) -> None:
+    declare(home, tmp_path)
+    good = home.config.systems[0]
+    other = f"processor:mail {tmp_path}/adapter {tmp_path}/cache.json"
+    home.write_config(replace(home.config, systems=(good, f"{other} down")))
+    answer = forget(home, subject=DANA)
+    assert system_of(home, answer)["result"] == "verified"
+    counter = f"{tmp_path}/counter {tmp_path}/cache.json by-ids"
+    home.write_config(replace(home.config, systems=(f"{other} good | {counter}",)))
+    again = home.memory(ME).look_again(answer["request"], [DANA])
+    assert (again["state"], system_of(home, again)["result"]) == ("closed_complete", "verified")
 
 
 def test_after_a_crash_no_system_was_asked(home: wiring.Home, tmp_path: Path) -> None:
@@ -137,6 +201,10 @@ def test_after_a_crash_no_system_was_asked(home: wiring.Home, tmp_path: Path) ->
         with opened.parts().store.read() as view:
             (row,) = view.erasures()
         assert row.state == "inconclusive" and len(cache(tmp_path)) == 2
+        opened.write_config(replace(opened.config, systems=()))
+        again = opened.memory(ME).look_again(row.request.hex(), [DANA])
+        assert (again["state"], system_of(opened, again)["result"]) == ("inconclusive", "not_verified")
+        declare(opened, tmp_path, counting="by-ids")
         assert opened.memory(ME).look_again(row.request.hex(), [DANA])["state"] == "closed_complete"
     assert cache(tmp_path) == ["fox: basement"]
 
@@ -174,4 +242,11 @@ def test_a_system_is_known_by_a_reference_that_tells_nothing() -> None:
     lines = ("cache /bin/erase --host one | /bin/count", "cache /bin/erase --host two | /bin/count")
     first, second = parse_systems(lines, "urn:uuid:1")
     assert len({first.reference, second.reference, parse_systems(lines, "urn:uuid:2")[0].reference}) == 3
+    named = [
+        parse_systems((line,), "urn:uuid:1")[0]
+        for line in ("cache:a /bin/x", "cache:a /bin/y | /bin/c", "cache:b /bin/x")
+    ]
+    assert named[0].reference == named[1].reference != named[2].reference
+    counted = parse_systems(("cache /bin/erase --host one | /bin/another",), "urn:uuid:1")[0]
+    assert counted.reference == first.reference
     assert (first.command, first.counter) == (("/bin/erase", "--host", "one"), ("/bin/count",))

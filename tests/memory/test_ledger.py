@@ -232,7 +232,7 @@ def test_settling_a_conflict_for_a_retired_value_makes_it_current(
     me.resolve(conflict["id"], kept)
     clock.pass_seconds(10_000)
     assert me.get("deploy")["current"] == "Monday"
-    assert not retired(home, "deploy", "Monday")
+    assert ide.remember("again Monday", key="deploy", value="Monday")["outcome"] == "agreed"
 
 
 # What a text states

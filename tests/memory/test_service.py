@@ -194,7 +194,9 @@ def test_a_retracted_value_stays_retired(me: Memory) -> None:
 
 def test_retracting_what_was_true_earlier_leaves_what_is_true_now(me: Memory) -> None:
     """The earlier span of a value is retracted; the same value holds now, and is neither retracted nor refused."""
-    me.remember("it runs in eu-west-1", key="svc/region", value="eu-west-1", valid_from="2024-01-01T00:00:00Z")
+    me.remember(
+        "it runs in eu-west-1", key="svc/region", value="eu-west-1", valid_from="2024-01-01T00:00:00Z"
+    )
     earlier = me.remember(
         "it ran in eu-west-1", key="svc/region", value="eu-west-1",
         valid_from="2020-01-01T00:00:00Z", valid_until="2021-01-01T00:00:00Z",
@@ -830,7 +832,7 @@ def test_retention_removes_old_versions_and_keeps_them_refused(me: Memory, clock
     corrected(me)
     assert me.retention("1h")["matched"] == 0
     clock.pass_seconds(7200)
-    assert me.retention("1h") == {"matched": 1, "removed": 0, "receipt": None}
+    assert me.retention("1h") == {"matched": 1, "removed": 0, "receipt": None, "covers": "home"}
     done = me.retention("1h", apply=True)
     assert (done["matched"], done["removed"]) == (1, 1)
     assert me.status()["facts"] == {"active": 1}

@@ -22,6 +22,8 @@ GROWING = ("events", "contents", "facts", "acts", "ledger", "conflicts", "idempo
 MAY_SCAN = (
     "SELECT (SELECT count(*) FROM events)",
     "SELECT status, count(*) FROM facts",
+    # Whose memory there is, for a sweep of all of it.
+    "SELECT t.name, c.content FROM (SELECT min(seq)",
 )
 # Found by a number or a commitment that a row of the tenant has already given, or of the store as a whole; or by
 # words, each of which begins with the token of its scope.
@@ -29,7 +31,8 @@ WITHOUT_TENANT = re.compile(
     r"WHERE e?\.?seq = |WHERE commitment|entry_index|max\(seq\)|count\(\*\) FROM events|FROM meta|INTO |"
     r"WHERE id = |WHERE number = |name_tag = |FROM tenants WHERE name |expires_at <= |a\.seq = \?|FROM erasures|"
     r"sqlite_schema|WHERE e\.seq IN|FROM backups|"
-    r"DELETE FROM (facts|contents) WHERE seq|UPDATE (erasures|ledger)|search MATCH|FROM search_idx|FROM temp\.words"
+    r"DELETE FROM (facts|contents) WHERE seq|UPDATE (erasures|ledger)|search MATCH|FROM search_idx|FROM search_config|"
+    r"FROM \(SELECT min\(seq\)|FROM temp\.words"
 )
 
 
@@ -39,8 +42,8 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     connect = memory.store._connect
 
-    def traced(path: Path) -> apsw.Connection:
-        connection = connect(path)
+    def traced(path: Path, *more: Any) -> apsw.Connection:
+        connection = connect(path, *more)
 
         def note(_: Any, sql: str, __: Any) -> bool:
             if sql not in found:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,9 @@ def answers(home: Home) -> Iterator[tuple[str, str]]:
         asked.append(
             (f"preview {selector}", lambda selector=selector: me.forget_preview(**selector)["preview"])
         )  # type: ignore[misc]
-    asked.append(("retention", lambda: me.retention("0s")))
+    # Whoever may purge sweeps what the rules end in every tenant; this caller may not.
+    agent = home.memory(replace(ASKED, scopes=ASKED.scopes - {"memory:purge"}))
+    asked.append(("retention", lambda: agent.retention("0s")))
     # Writes read, too: what the key says, whether the value is retired, what the request was.
     asked.append(("agree", lambda: told(me.remember("plain words", key="plain", value="p"))))
     asked.append(("echo", lambda: told(me.remember("back", key="changed", value="old"))))

@@ -164,9 +164,17 @@ def test_a_conflict_about_the_future_leaves_the_present_alone() -> None:
     assert served(events, 500) == [1, 2] and asked(events, 500).conflict
 
 
-def test_a_fact_written_ahead_takes_over_at_its_time_and_gives_back_at_its_end() -> None:
+def test_a_fact_written_ahead_takes_over_at_its_time_and_gives_nothing_back_at_its_end() -> None:
     events = [write(1), write(2, valid_from=50, valid_until=60)]
-    assert [served(events, at) for at in (49, 50, 59, 60)] == [[1], [2], [2], [1]]
+    assert [served(events, at) for at in (49, 50, 59, 60)] == [[1], [2], [2], []]
+
+
+def test_what_is_stated_to_have_begun_ended_what_it_replaces_when_it_began() -> None:
+    events = [write(1), write(2, valid_from=50), act(6, "begin", begins=[2], retires=[1])]
+    state = timeline.fold(events)[c(1)]
+    assert (state.status, state.ends_at, state.followed_by) == ("superseded", 50, c(2))
+    gone = [events[0], erased(events[1]), events[2], act(7, "erase", erases=[2])]
+    assert asked(gone, 70).content_erased and served(gone, 70) == []
 
 
 def test_a_key_of_many_values_serves_them_all() -> None:
@@ -312,6 +320,16 @@ def slow_state(
     if status in ("superseded", "retracted"):
         bound, hidden = slow_end(fact.commitment, facts, seen)
         end = min((each for each in (end, bound) if each is not None), default=None)
+    if status in ("active", "conflict") and not fact.many:
+        others = [(slow_state(one, [], seen), one) for one in facts if one is not fact and not one.many]
+        ends = [
+            state[1]
+            for state, one in others
+            if one.client == fact.client
+            and state[0] in ("active", "conflict")
+            and state[1] > max(start, one.recorded_at or 0)
+        ]
+        end = min((each for each in (*ends, end) if each is not None), default=None)
     return status, start, end, hidden
 
 
@@ -328,7 +346,7 @@ def slow_end(
     if event.kind == "write":
         by = event.commitment
     else:
-        by = [*event.acts.get("confirms", ()), *event.acts.get("keeps", ()), *event.acts.get("lifts", ())][0]
+        by = next(t for name in ("confirms", "keeps", "begins", "lifts") for t in event.acts.get(name, ()))
     for fact in facts:
         if fact.commitment == by:
             return slow_state(fact, [], seen)[1], False
@@ -467,14 +485,20 @@ def test_nothing_withheld_or_erased_is_served(events: list[TimelineEvent], as_of
 @settings(max_examples=200, deadline=None)
 @given(histories(), st.data())
 def test_an_erasure_only_ever_takes_answers_away(events: list[TimelineEvent], data: st.DataObject) -> None:
-    """What a time answered is answered still, or it is gone; only another client's side may show alone."""
+    """What a time answered is answered still, or it is gone; only another client's side may show alone.
+
+    What was written ahead and is erased before anything says that it has begun never was.
+    """
     place = data.draw(st.sampled_from(range(len(events))))
+    states = timeline.fold(events)
+    state = states.get(events[place].commitment)
+    ahead = state is not None and state.valid_from > state.recorded_at
     left = [erased(event) if number == place else event for number, event in enumerate(events)]
     for as_of in range(0, 60, 7):
         before, after = set(served(events, as_of)), asked(left, as_of)
         remaining = {fact.seq for fact in after.served}
         assert place + 1 not in remaining
-        if place + 1 not in before and not after.content_erased and is_fact(events[place]):
+        if place + 1 not in before and not after.content_erased and is_fact(events[place]) and not ahead:
             assert remaining <= before
 
 

@@ -118,7 +118,10 @@ def test_the_kept_home_goes_on_once_its_witnesses_are_started_as_it_says(told: T
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     running = [
         subprocess.Popen(
-            [*command, *line[1:], "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+            [*command, *line[1:], "--json"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
         )
         for line in lines
     ]

@@ -254,6 +254,15 @@ def test_a_quorum_of_the_operators_own_witnesses_is_named(made: Made) -> None:
         assert ("witness_same_operator" in codes(verdict, "not_proved")) == told
 
 
+@pytest.mark.parametrize(("ahead", "holds"), [(300, True), (301, False), (10**9, False)])
+@pytest.mark.parametrize("name", ["checkpoint", "proof"])
+def test_a_cosignature_of_the_future_does_not_hold(made: Made, name: str, ahead: int, holds: bool) -> None:
+    at = NOW - 100  # when it was cosigned
+    (verdict,) = verify_files([recognize(name, made.files[name])], Caller(made.trust, at - ahead))
+    assert verdict.holds == holds
+    assert ("time_implausible" in codes(verdict, "failed")) != holds
+
+
 @pytest.mark.parametrize(("age", "stale"), [(99, True), (100, False), (None, False)])
 def test_an_old_checkpoint_is_named(made: Made, age: int | None, stale: bool) -> None:
     trust = make_trust(made.policy.text, made.trust.keys, max_checkpoint_age_seconds=age)

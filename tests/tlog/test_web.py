@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import logging
 import os
 import queue
 import signal
@@ -21,7 +22,7 @@ from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, ConfigDict, field_validator
 from starlette.types import ASGIApp
 
-from tlog import cbor, web
+from tlog import cbor, listener, web
 from tlog.errors import MalformedError, RefusedError, UnavailableError, VerificationError
 from tlog.problems import CONCISE_TYPE, concise_problems
 
@@ -258,6 +259,31 @@ def test_a_path_with_a_line_feed_is_not_the_one_without(url: str) -> None:
 def test_oversized_headers_are_refused(url: str) -> None:
     answer = talk(url, b"GET / HTTP/1.1\r\nx: " + b"y" * web.MAX_HEADER_BYTES * 2 + b"\r\n\r\n")
     assert answer == b"" or answer.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize("names", [1, 100])
+def test_headers_that_come_whole_in_one_read_are_bounded_all_the_same(url: str, names: int) -> None:
+    """A read has up to 256 KiB, so headers can be complete before anybody has counted them."""
+
+    def head(size: int) -> bytes:
+        lines = b"".join(b"x%d: %s\r\n" % (n, b"y" * (size // names)) for n in range(names))
+        return b"GET /cached HTTP/1.1\r\nhost: x\r\n" + lines + b"connection: close\r\n\r\n"
+
+    assert talk(url, head(web.MAX_HEADER_BYTES // 2)).startswith(b"HTTP/1.1 200 ")
+    for size in (web.MAX_HEADER_BYTES, 100_000):
+        answer = talk(url, head(size))
+        assert answer == b"" or answer.startswith(b"HTTP/1.1 400 ")
+        assert b"200 OK" not in answer
+
+
+def test_garbage_does_not_fill_the_log(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    listener._SELDOM_SAID._said.clear()
+    for _ in range(20):
+        assert talk(url, b"garbage\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+    said = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(said) == 1
+    logging.getLogger("uvicorn.error").error("an error is always said")
+    assert "an error is always said" in caplog.text
 
 
 def test_an_answer_that_takes_too_long_is_a_503(url: str) -> None:

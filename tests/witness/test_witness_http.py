@@ -14,7 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
+from tlog.ascii import encode_base64
 from tlog.errors import UnavailableError
+from tlog.note import sign_note
 from tlog.web import make_metrics_server
 from witness import hot, server
 from witness.answers import HttpAnswer, http_answer
@@ -415,6 +417,10 @@ def test_metrics_stand_on_a_listener_of_their_own(
         client.post(f"{url}/add-checkpoint", content=log.fork_at(3).body(5, 5))
         client.get(f"{url}/{origin_digest(log.origin).hex()}/checkpoint")
         client.get(f"{url}/metrics")
+        # No conflict with anything: a head of size 0 with a root that no empty tree has.
+        text = log.note(0).text.replace(encode_base64(log.checkpoint(0).root), encode_base64(b"\1" * 32))
+        empty = format_add_checkpoint(0, (), sign_note(text, [log.signer]))
+        assert client.post(f"{url}/add-checkpoint", content=empty).json()["code"] == "empty_root"
         clock.now += 30
         started = threading.Event()
         listener = make_metrics_server(metrics, "127.0.0.1", 0, lambda url: started.set())
@@ -424,18 +430,19 @@ def test_metrics_stand_on_a_listener_of_their_own(
     for line in (
         'muniment_witness_answers_total{call="add-checkpoint",status="200"} 1',
         'muniment_witness_answers_total{call="add-checkpoint",status="409"} 1',
-        'muniment_witness_answers_total{call="add-checkpoint",status="422"} 1',
+        'muniment_witness_answers_total{call="add-checkpoint",status="422"} 2',
         'muniment_witness_answers_total{call="checkpoint",status="200"} 1',
         'muniment_witness_answers_total{call="other",status="404"} 1',
         'muniment_witness_conflicts_total{code="fork"} 1',
         'muniment_witness_conflicts_total{code="old_size"} 1',
-        'muniment_witness_answer_seconds_count{call="add-checkpoint"} 3',
+        'muniment_witness_answer_seconds_count{call="add-checkpoint"} 4',
         f'muniment_witness_log_size{{origin="{log.origin}"}} 5',
         f'muniment_witness_log_age_seconds{{origin="{log.origin}"}} 30',
         'muniment_witness_evidence{kind="fork"} 1',
         "muniment_witness_logs 1",
     ):
         assert line in text.split("\n"), line
+    assert text.count("muniment_witness_conflicts_total{") == 2
 
 
 def test_an_origin_cannot_forge_a_metric(store: Any, sim: Any, clock: Any, log: Any) -> None:

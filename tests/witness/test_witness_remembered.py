@@ -65,6 +65,7 @@ class World:
             previous,
             20.0,
             self.remembered,
+            lambda: TIME,
         )
 
     def kinds(self) -> list[str]:
@@ -211,7 +212,7 @@ def test_heads_of_two_logs_never_contradict_each_other(log: Any, sim: Any) -> No
 
 def test_the_log_is_told_of_lies(world: World, log: Any) -> None:
     failures: list[Failure] = []
-    cosign = make_cosign(world.policy, failures.append, world.remembered)
+    cosign = make_cosign(world.policy, failures.append, world.remembered, clock=lambda: TIME)
     world.ask(20)
     world.size = 5
     note = format_note(log.note(30))

@@ -309,7 +309,10 @@ def start(state: Path) -> Iterator[Callable[..., tuple[str, subprocess.Popen[str
 
 
 def test_two_processes_never_cosign_two_forks(start: Any, state: Path, sim: Any) -> None:
-    """Each round both forks of the last head are sent to both processes at once."""
+    """Each round both forks of the last head are sent to both processes at once, and nothing limits their rate.
+
+    A tenth of the 1,000 rounds that `tests/soak_witness.py` goes through, with processes killed meanwhile.
+    """
     urls = [start()[0], start()[0]]
     key = make_cosigner_key(state / "key", "witness.example/w").verifier_key
     entries: tuple[bytes, ...] = ()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import resource
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -128,6 +129,45 @@ def test_a_busy_database_is_unavailable_not_unsafe(
     record = store.log(log.origin)
     assert record is not None
     assert record.cosigned is None
+
+
+def test_a_full_disk_is_noticed_by_whoever_asks_whether_it_can_store(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "PROBE_SECONDS", 0.0)
+    store.check_writable()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(
+        resource.RLIMIT_FSIZE, (0, hard)
+    )  # no file may grow, nor be written: as on a full disk
+    try:
+        with pytest.raises(UnavailableError):
+            store.check_writable()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    store.check_writable()
+
+
+def test_whoever_asks_often_whether_it_can_store_wears_no_disk(
+    store: Store, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "PROBE_SECONDS", 1000.0)
+    log = state / "witness.db-wal"
+    before = log.stat().st_size
+    store.check_writable()
+    once = log.stat().st_size
+    for _ in range(100):
+        store.check_writable()
+    assert log.stat().st_size == once > before
+
+
+def test_a_state_of_an_earlier_version_gets_the_table_that_readiness_writes(state: Path) -> None:
+    store = open_store(state)
+    store._connection.execute("DROP TABLE probe")
+    store.close()
+    store = open_store(state)
+    store.check_writable()
+    store.close()
 
 
 def test_every_commit_is_flushed(store: Store) -> None:

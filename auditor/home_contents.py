@@ -1,0 +1,194 @@
+"""Files of a home that have a name of theirs, and hold what such a file never holds.
+
+A known name proves nothing: a text may lie in a lock, in a cache, in a key that is not in use yet. So each kind of file
+is read in its form. Keys are looked at for their shape alone, and nothing of them is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from tlog import cbor
+from tlog.certificates import decode_key_list
+from tlog.cose import decode_sign1
+from tlog.errors import Error, MalformedError
+from tlog.staging import parse_segment
+from tlog.tile import decode_bundle
+
+_MAX_BYTES: Final = 64 * 1024 * 1024
+_SECRET_BYTES: Final = 32
+_WAL_INDEX_BYTES: Final = 32768
+_WAL_INDEX_VERSION: Final = (3007000).to_bytes(4, "little")
+_LOCKS: Final = frozenset(
+    {"append", "publish", "outbox", "swap", "gc", "home", "erase", "keys", "succeed"}
+    | {"registration", "entry-ids", "remembered"}
+)
+_PEM: Final = re.compile(
+    rb"-----BEGIN (?:EC |)PRIVATE KEY-----\n(?:[A-Za-z0-9+/=]{1,64}\n){1,200}-----END (?:EC |)PRIVATE KEY-----\n?"
+)
+_LOG_KEY: Final = re.compile(rb"PRIVATE\+KEY\+[!-*,-~]{1,255}\+[0-9a-f]{8}\+[A-Za-z0-9+/=]{40,100}\n?")
+_INDEX: Final = frozenset({"known", "settled", "filter", "indexed"})
+_TABLES: Final = {"identities.sqlite": _INDEX, "entry-ids.sqlite": _INDEX}
+Judge = Callable[[str, bytes], bool]
+
+
+def holds_its_kind(home: Path, path: str) -> bool:
+    """Whether a file of a home holds what the name says; true of a kind that other checks read, or if it is gone."""
+    for pattern, judge in _KINDS:
+        if pattern.fullmatch(path):
+            try:
+                return judge(path, read_plain(home / path))
+            except FileNotFoundError:
+                return True
+            except (Error, ValueError, OSError, RecursionError):
+                return False
+    if path.rpartition("/")[2] in _TABLES:
+        return _is_cache(home / path)
+    return True
+
+
+def guard_key_number(path: str) -> str | None:
+    """The number of the tenant whose hashes a key is of, in hexadecimal."""
+    match = re.fullmatch(r"keys/guard/([0-9a-f]{32})\.key", path)
+    return match[1] if match else None
+
+
+def widths_beyond(path: str, size: int) -> bool:
+    """Whether it is a tile or bundle of entries that a log of this size does not have."""
+    match = re.search(r"tile/([0-9]+|entries)/((?:x[0-9]{3}/)*[0-9]{3})(?:\.p/([0-9]+))?\Z", path)
+    if match is None:
+        return False
+    level = 0 if match[1] == "entries" else int(match[1])
+    index = int(match[2].replace("x", "").replace("/", ""))
+    hashes = size >> 8 * level if level < 8 else 0
+    return index * 256 + int(match[3] or 256) > hashes
+
+
+def read_plain(path: Path) -> bytes:
+    """The bytes of a file that is one, and no link, pipe or device; OSError or MalformedError otherwise."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        info = os.fstat(file.fileno())
+        if not stat.S_ISREG(info.st_mode) or info.st_size > _MAX_BYTES:
+            raise MalformedError("expected a smaller file in a home")
+        return file.read(_MAX_BYTES + 1)
+
+
+def _is_lock(path: str, data: bytes) -> bool:
+    return not data and path.rpartition("/")[2] in _LOCKS
+
+
+def _is_pem(_: str, data: bytes) -> bool:
+    return _PEM.fullmatch(data) is not None
+
+
+def _is_log_key(_: str, data: bytes) -> bool:
+    return _LOG_KEY.fullmatch(data) is not None
+
+
+def _is_secret(_: str, data: bytes) -> bool:
+    return len(data) == _SECRET_BYTES
+
+
+def _is_key_list(_: str, data: bytes) -> bool:
+    decode_key_list(data)
+    return True
+
+
+def _is_certified(_: str, data: bytes) -> bool:
+    decode_sign1(data, max_bytes=_MAX_BYTES)
+    return True
+
+
+def _is_of_its_name(path: str, data: bytes) -> bool:
+    """What an entry of the log commits to by its digest."""
+    return hashlib.sha256(data).hexdigest() == Path(path).stem
+
+
+def _is_map(_: str, data: bytes) -> bool:
+    return isinstance(cbor.decode(data, max_bytes=_MAX_BYTES), dict)
+
+
+def _is_object(_: str, data: bytes) -> bool:
+    return isinstance(json.loads(data), dict)
+
+
+def _is_segment(path: str, data: bytes) -> bool:
+    segment = parse_segment("staging/" + path.rpartition("/")[2])
+    if segment is None:
+        return False
+    decode_bundle(data, segment.new.size - segment.old.size)
+    return True
+
+
+def _is_wal_index(_: str, data: bytes) -> bool:
+    """Its first words are a version of SQLite's, or it was not begun; what follows are numbers of pages and hashes."""
+    begun = data[:4] == _WAL_INDEX_VERSION and data[:48] == data[48:96]
+    return len(data) % _WAL_INDEX_BYTES == 0 and (begun or data[:4] == bytes(4))
+
+
+def _is_number(_: str, data: bytes) -> bool:
+    return re.fullmatch(rb"[0-9]{1,19}\n?", data) is not None
+
+
+def _is_cache(path: Path) -> bool:
+    """Whether a cache of a log is a database of its own tables and no others, without anything behind its last page."""
+    wanted = _TABLES[path.name]
+    connection = None
+    try:
+        if path.stat().st_size % 512:
+            return False
+        wal = path.with_name(path.name + "-wal")
+        if wal.exists() and wal.stat().st_size:
+            return True  # in use: what it holds is not all in this file
+        connection = apsw.Connection(f"file:{_escaped(path)}?mode=ro&immutable=1", flags=_READ)
+        names = {
+            str(name)
+            for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE sql IS NOT NULL")
+        }
+        numbers: list[int] = []
+        for pragma in ("page_count", "page_size"):
+            numbers += [int(str(one)) for (one,) in connection.execute(f"PRAGMA {pragma}")]
+        return names <= wanted and path.stat().st_size == numbers[0] * numbers[1]
+    except FileNotFoundError:
+        return True
+    except (apsw.Error, UnicodeDecodeError, IndexError):
+        return path.stat().st_size == 0
+    finally:
+        if connection is not None:
+            connection.close()
+
+
+_READ: Final = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+
+
+def _escaped(path: Path) -> str:
+    return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+_KINDS: Final[Collection[tuple[re.Pattern[str], Judge]]] = tuple(
+    (re.compile(pattern), judge)
+    for pattern, judge in (
+        (r"(?:.*/)?\.locks/[^/]*", _is_lock),
+        (r"keys/log(?:-[0-9]+)?\.key", _is_log_key),
+        (r"keys/(?:issuer|receipt|manifest|registration)(?:\.next)?\.key", _is_pem),
+        (r"keys/index\.key|keys/guard/[^/]*\.key", _is_secret),
+        (r"keys\.cbor", _is_key_list),
+        (r"(?:log[^/]*/)?keys\.cose", _is_certified),
+        (r"log[^/]*/scitt-keys/[^/]*", _is_map),
+        (r"log[^/]*/registration/[^/]*", _is_of_its_name),
+        (r"log-state[^/]*/staging/[^/]*", _is_segment),
+        (r"log-state[^/]*/(?:integrated|pruned)", _is_number),
+        (r"log-state[^/]*/witnesses/(?:lies/)?[^/]*\.json", _is_object),
+        (r"store\.db-shm", _is_wal_index),
+    )
+)
