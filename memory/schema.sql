@@ -72,7 +72,7 @@ CREATE TABLE facts (
 CREATE INDEX facts_key ON facts (tenant, key_tag, status, seq) WHERE key_tag IS NOT NULL;
 CREATE INDEX facts_subject ON facts (tenant, subject_tag, seq) WHERE subject_tag IS NOT NULL;
 CREATE INDEX facts_lost ON facts (tenant, key_tag) WHERE end_erased OR on_hold;
-CREATE INDEX facts_ahead ON facts (tenant, agent_tag, valid_from)
+CREATE INDEX facts_ahead ON facts (tenant, agent_tag)
   WHERE valid_from > recorded_at AND status IN ('active', 'conflict');
 CREATE INDEX facts_text ON facts (tenant, text_tag, seq);
 CREATE INDEX facts_agent ON facts (tenant, agent_tag, status, seq);

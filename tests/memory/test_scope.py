@@ -186,5 +186,5 @@ def test_history_takes_both_clocks(tmp_path: Path) -> None:
         assert told(as_of="now") == [("one", "superseded"), ("two", "active")]
         assert told(as_of="2019-01-01T00:00:00Z") == []
         assert told(as_of="2101-01-01T00:00:00Z")[-1] == ("three", "active")
-        (first, second, _) = memory.history("k")["facts"]
-        assert first["followed_by"] == second["id"] and second["followed_by"] is None
+        (first, second, third) = memory.history("k")["facts"]
+        assert [fact["followed_by"] for fact in (first, second, third)] == [second["id"], third["id"], None]
