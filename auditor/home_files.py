@@ -44,8 +44,6 @@ _KNOWN: Final = re.compile(
             r"keys/guard/[0-9a-f]{32}\.key",
             r"keys/backup/(?:[a-z]{1,16}-[0-9]{1,19}\.keys|subjects/[0-9a-f]{32}\.key)",
             r"restoring\.db(?:-wal|-shm|-journal)?",
-            rf"keys/backup/(?:record|ledger|request|conflict|grant|erasure|tenant|meta)-(?:0|{_NUMBER})\.keys",
-            r"keys/backup/subjects/[0-9a-f]{32}\.key",
             rf"{_LOG}/(?:checkpoint|keys\.cose|erasures/{_NUMBER}\.cose|registration/{_HEX}\.toml)",
             rf"{_LOG}/scitt-keys/(?:[0-9a-f]{{2}}){{1,64}}\.cose",
             rf"{_LOG}/tile/(?:[0-9]|[1-5][0-9]|6[0-3]|entries)/{_GROUP}(?:\.p/(?:[1-9]|[1-9][0-9]|1[0-9]{{2}}|2[0-5][0-9]))?",

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from tlog.errors import UnavailableError
+from tlog.keys import flush_folder
 
 FOLDER: Final = "backup"
 KEY_BYTES: Final = 32
@@ -81,7 +82,7 @@ class KeyRing:
         for space, chunk in sorted(self._changed):
             self._overwrite(self._path(space, chunk), bytes(self._chunks[space, chunk]), 0)
         self._changed.clear()
-        _flush_folder(self.folder)
+        flush_folder(self.folder)
 
     def places(self, space: str) -> Iterator[int]:
         """The places of a space that have a key, or what a crash left of one."""
@@ -160,7 +161,7 @@ class KeyRing:
     def _drop_if_empty(self, space: str, chunk: int) -> None:
         if not any(self._chunk(space, chunk)):
             self._path(space, chunk).unlink(missing_ok=True)
-            _flush_folder(self.folder)
+            flush_folder(self.folder)
 
     # Subjects
 
@@ -182,7 +183,7 @@ class KeyRing:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         key = os.urandom(KEY_BYTES)
         self._overwrite(path, key, 0)
-        _flush_folder(path.parent)
+        flush_folder(path.parent)
         self._subjects[subject] = key
         return key
 
@@ -197,7 +198,7 @@ class KeyRing:
         if path.exists():
             self._overwrite(path, os.urandom(KEY_BYTES), 0)
             path.unlink()
-            _flush_folder(path.parent)
+            flush_folder(path.parent)
 
     def _overwrite(self, path: Path, data: bytes, at: int) -> None:
         """Returns once these bytes stand in the file, in place and durable; it is made for its owner alone."""
@@ -238,11 +239,3 @@ def _unwrap(wrapping: bytes, body: bytes, subject: bytes) -> bytes | None:
     except InvalidTag:
         return None
     return key
-
-
-def _flush_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -16,7 +16,7 @@ from typing import Final
 from memory.event import SALT_BYTES, TENANT_BYTES
 from tlog import cbor
 from tlog.errors import MalformedError
-from tlog.keys import load_secret, make_secret
+from tlog.keys import flush_folder, load_secret, make_secret
 
 KEY_BYTES: Final = 32
 TAG_BYTES: Final = 32
@@ -67,7 +67,7 @@ class Vault:
                     file.flush()
                     os.fsync(file.fileno())
                 path.unlink()
-                _flush_folder(path.parent)
+                flush_folder(path.parent)
             except FileNotFoundError:
                 return True
             except OSError:
@@ -95,14 +95,6 @@ class Vault:
                 key = load_secret(path) if path.exists() else make_secret(path, KEY_BYTES)
                 self._keys[name] = key
         return key
-
-
-def _flush_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def new_salt() -> bytes:

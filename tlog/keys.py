@@ -210,14 +210,14 @@ def follow_cose_key(path: str | os.PathLike[str]) -> Callable[[], PrivateKeySign
 def replace_key(new: str | os.PathLike[str], old: str | os.PathLike[str]) -> None:
     """Returns once the key file `new` stands, durably, in the place of `old`, whose key is gone from the folder."""
     os.replace(new, old)
-    _flush_folder(Path(old).parent)
+    flush_folder(Path(old).parent)
 
 
 def remove_key(path: str | os.PathLike[str]) -> None:
     """Returns once there is no such key file."""
     with suppress(FileNotFoundError):
         os.unlink(path)
-        _flush_folder(Path(path).parent)
+        flush_folder(Path(path).parent)
 
 
 def make_root_key(
@@ -357,7 +357,7 @@ def _make_folder(folder: Path) -> None:
         _make_folder(folder.parent)
     with suppress(FileExistsError):
         os.mkdir(folder, _FOLDER_MODE)
-    _flush_folder(folder.parent)
+    flush_folder(folder.parent)
     _require_folder(folder)
 
 
@@ -376,10 +376,11 @@ def _create(path: Path, data: bytes) -> None:
             os.link(temporary, path)
     finally:
         os.unlink(temporary)
-    _flush_folder(path.parent)
+    flush_folder(path.parent)
 
 
-def _flush_folder(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
+    """Returns once what was made, renamed or removed in the folder is durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -21,6 +21,7 @@ from typing import Any
 
 import apsw
 import pytest
+import tampering as by
 
 from auditor.checks_log import check_checkpoint, check_tree
 from auditor.evidence import Asked
@@ -33,11 +34,10 @@ from tlog.checkpoint import Checkpoint, format_checkpoint
 from tlog.cosignature import Cosigner
 from tlog.errors import MalformedError
 from tlog.keys import load_cose_key, load_log_key, make_cosigner_key
-from tlog.merkle import Frontier, leaf_hash
 from tlog.note import Note, format_note, parse_note
 from tlog.policy import WitnessEntry, make_policy
 from tlog.statement import sign_statement
-from tlog.tile import Tile, decode_bundle, encode_bundle, grow, tiles_at
+from tlog.tile import Tile
 from tlog.trust import make_trust, trust_from_policy
 
 # The last byte of an Ed25519 signature is at most 0x10, and often 0.
@@ -521,34 +521,6 @@ def claims_of(copy: Any) -> tuple[str, str]:
     return config["issuer"], config["subject"]
 
 
-def read_log(copy: Any) -> list[bytes]:
-    """The entries that the public checkpoint of a log of one bundle covers."""
-    checkpoint = parse_note((copy.home / "log" / "checkpoint").read_bytes()).text.split("\n")
-    size = int(checkpoint[1])
-    data = (copy.home / "log" / "tile" / "entries" / "000.p" / str(size)).read_bytes()
-    return list(decode_bundle(data, size))
-
-
-def rewrite_log(copy: Any, entries: list[bytes]) -> None:
-    """The log as an operator with its key would make it anew, whole and signed."""
-    public = copy.home / "log"
-    shutil.rmtree(public / "tile")
-    leaves = [leaf_hash(entry) for entry in entries]
-    size = len(entries)
-    files = {tile.path: data for tile, data in grow(0, leaves, lambda tile: b"")}
-    for tile in tiles_at(size):
-        if tile.level is None:
-            start = tile.index * 256
-            files[tile.path] = encode_bundle(entries[start : start + tile.width])
-    for name, data in files.items():
-        (public / name).parent.mkdir(parents=True, exist_ok=True)
-        (public / name).write_bytes(data)
-    signer = load_log_key(copy.home / "keys" / "log.key")
-    root = Frontier(0, ()).extend(leaves).root()
-    text = format_checkpoint(Checkpoint(signer.verifier_key.name, size, root))
-    (public / "checkpoint").write_bytes(format_note(Note(text, (signer.sign(text),))))
-
-
 def test_a_log_that_was_cut_is_found(make_copy: Callable[[], Any], tmp_path: Path) -> None:
     cut = make_copy()
     shutil.rmtree(cut.home / "log" / "tile")
@@ -561,8 +533,8 @@ def test_a_log_that_was_cut_is_found(make_copy: Callable[[], Any], tmp_path: Pat
 def test_a_log_that_was_cut_and_signed_again_is_found_with_time_or_memory(copy: Any, tmp_path: Path) -> None:
     state = tmp_path / "state"
     assert copy.codes(state=state) == set()
-    entries = read_log(copy)
-    rewrite_log(copy, entries[:10])
+    entries = by.entries_of(copy)
+    by.write_log(copy, entries[:10])
     assert "LOG_ROLLED_BACK" in copy.codes(state=state)
     later = time.time_ns() // 1000 + 2 * 86_400_000_000
     broken = [each for each in copy.audit(now=later).outcome.findings if each.code == "PROMISE_BROKEN"]
@@ -573,7 +545,7 @@ def test_a_past_rewritten_with_all_keys_is_found_by_whoever_saw_the_head(copy: A
     """New content, new salts, new signatures, a new tree: only a head that was seen before tells."""
     state = tmp_path / "state"
     assert copy.codes(state=state) == set()
-    entries = read_log(copy)
+    entries = by.entries_of(copy)
     # A statement that others name can't be rewritten without rewriting those, too.
     sql = "SELECT seq FROM facts WHERE subject_tag IS NOT NULL AND seq NOT IN (SELECT target FROM acts)"
     seq = copy.ask(sql)[0][0]
@@ -592,7 +564,7 @@ def test_a_past_rewritten_with_all_keys_is_found_by_whoever_saw_the_head(copy: A
     )
     assert "FACT_ALTERED" in copy.codes()
     entries[seq - 1] = entry
-    rewrite_log(copy, entries)
+    by.write_log(copy, entries)
     # A manifest quotes the head of its day. Where there is none, a head that was seen is all that tells.
     assert {finding.where for finding in copy.audit().outcome.findings} == {"log erasures/1.cose"}
     found = {(one.code, one.where) for one in copy.audit(state=state).outcome.findings}
@@ -600,16 +572,16 @@ def test_a_past_rewritten_with_all_keys_is_found_by_whoever_saw_the_head(copy: A
 
 
 def test_a_swallowed_entry_is_found_though_signed_again(copy: Any) -> None:
-    entries = read_log(copy)
-    rewrite_log(copy, entries[:7] + entries[8:])
+    entries = by.entries_of(copy)
+    by.write_log(copy, entries[:7] + entries[8:])
     found = {(finding.code, finding.where) for finding in copy.audit().outcome.findings}
     assert ("ORDER_ALTERED", "store.db events seq 9") in found
 
 
 def test_an_entry_that_the_store_does_not_know_is_found(copy: Any) -> None:
-    entries = read_log(copy)
+    entries = by.entries_of(copy)
     signer = load_cose_key(copy.home / "keys" / "issuer.key")
-    rewrite_log(copy, [*entries, sign_statement(signer, *claims_of(copy), os.urandom(32))])
+    by.write_log(copy, [*entries, sign_statement(signer, *claims_of(copy), os.urandom(32))])
     found = {(finding.code, finding.where) for finding in copy.audit().outcome.findings}
     assert ("WRITE_MISSING", f"log entry {len(entries)}") in found
 
@@ -617,9 +589,9 @@ def test_an_entry_that_the_store_does_not_know_is_found(copy: Any) -> None:
 def test_an_entry_changed_with_its_tiles_is_found(copy: Any) -> None:
     """Bundle and tiles agree with each other, and not with the signed root."""
     checkpoint = (copy.home / "log" / "checkpoint").read_bytes()
-    entries = read_log(copy)
+    entries = by.entries_of(copy)
     entries[5] = entries[6]
-    rewrite_log(copy, entries)
+    by.write_log(copy, entries)
     (copy.home / "log" / "checkpoint").write_bytes(checkpoint)
     assert "ENTRY_ALTERED" in copy.codes()
 
@@ -822,10 +794,10 @@ def test_a_log_that_grew_since_it_was_listed_is_whole(copy: Any) -> None:
 def test_a_partial_tile_that_was_pruned_since_is_read_from_the_full_one(copy: Any) -> None:
     """A log may drop a partial tile once the full one stands, while an audit keeps to the head before."""
     entries = [os.urandom(40) for _ in range(300)]
-    rewrite_log(copy, entries[:200])
+    by.write_log(copy, entries[:200])
     head = (copy.home / "log" / "checkpoint").read_bytes()
     listed = folder_files(copy.home / "log")
-    rewrite_log(copy, entries)
+    by.write_log(copy, entries)
     assert not (copy.home / "log" / Tile(None, 0, 200).path).exists()
     files = replace(listed, read=lambda path: head if path == "checkpoint" else listed.read(path))
     asked = Asked(copy.trust, time.time_ns() // 1000)

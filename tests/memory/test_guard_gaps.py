@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ticking import SECOND, Clock
 
 from auditor.audit import Places, audit
 from auditor.evidence import Asked
@@ -18,26 +19,11 @@ from memory.wiring import Home
 from tlog.errors import MalformedError, RefusedError, UnavailableError
 from tlog.trust import parse_trust
 
-SECOND = 1_000_000
 KEY = "svc/region"
 ME = Principal("acme", "ops", "desk", SCOPES)
 IDE = replace(ME, client="ide")
 AGENT = replace(ME, scopes=AGENT_SCOPES)
 OLD, NEW = "svc runs in oslo", "svc runs in rome"
-
-
-class Clock:
-    """A clock that a test sets; each look at it is a microsecond later."""
-
-    def __init__(self) -> None:
-        self.now = 1_900_000_000 * SECOND
-
-    def __call__(self) -> int:
-        self.now += 1
-        return self.now
-
-    def second(self, later: int = 0) -> int:
-        return self.now // SECOND + later
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ticking import Clock
 
 from memory import canon, ledger, wiring
 from memory.model import SCOPES, Principal
@@ -17,27 +18,8 @@ from memory.store import Store
 from memory.wiring import Home
 from tlog.errors import RefusedError
 
-SECOND = 1_000_000
 ME = Principal("acme", "ops", "desk", SCOPES)
 IDE = Principal("acme", "ops", "ide", SCOPES)
-
-
-class Clock:
-    """A clock that a test sets; each look at it is a microsecond later."""
-
-    def __init__(self) -> None:
-        self.now = 1_900_000_000 * SECOND
-
-    def __call__(self) -> int:
-        self.now += 1
-        return self.now
-
-    def second(self, later: int = 0) -> int:
-        """This second, or one so many seconds later, as an argument of a write."""
-        return self.now // SECOND + later
-
-    def pass_seconds(self, seconds: int) -> None:
-        self.now += seconds * SECOND
 
 
 @pytest.fixture

@@ -7,31 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ticking import SECOND, Clock
 
 from memory import ledger, wiring
 from memory.model import SCOPES, Principal
 from memory.wiring import Home
 from tlog.errors import UnavailableError
 
-SECOND = 1_000_000
 KEY = "svc/region"
 ME = Principal("acme", "ops", "desk", SCOPES)
 IDE = Principal("acme", "ops", "ide", SCOPES)
 OTHER = Principal("acme", "dev", "desk", SCOPES)
-
-
-class Clock:
-    """A clock that a test sets; each look at it is a microsecond later."""
-
-    def __init__(self) -> None:
-        self.now = 1_900_000_000 * SECOND
-
-    def __call__(self) -> int:
-        self.now += 1
-        return self.now
-
-    def second(self, later: int) -> int:
-        return self.now // SECOND + later
 
 
 @pytest.fixture

@@ -6,31 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ticking import Clock
 
 from memory import wiring
 from memory.model import SCOPES, Principal
 from memory.service import Memory
 from tlog.errors import RefusedError
 
-SECOND = 1_000_000
 ME = Principal("acme", "ops", "desk", SCOPES)
-
-
-class Clock:
-    """A clock that a test sets; each look at it is a microsecond later."""
-
-    def __init__(self) -> None:
-        self.now = 1_900_000_000 * SECOND
-
-    def __call__(self) -> int:
-        self.now += 1
-        return self.now
-
-    def second(self, later: int = 0) -> int:
-        return self.now // SECOND + later
-
-    def pass_seconds(self, seconds: int) -> None:
-        self.now += seconds * SECOND
 
 
 @pytest.fixture

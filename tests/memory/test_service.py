@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from ticking import SECOND, Clock
 
 from memory import timeline, wiring
 from memory.key_view import timeline_events
@@ -23,25 +24,9 @@ from memory.store_read import Snapshot
 from memory.wiring import Home
 from tlog.errors import Error, MalformedError, RefusedError, UnavailableError
 
-SECOND = 1_000_000
 ME = Principal("acme", "ops", "desk", SCOPES)
 IDE = Principal("acme", "ops", "ide", SCOPES)
 AGENT = Principal("acme", "ops", "desk", AGENT_SCOPES)
-
-
-class Clock:
-    """A clock that a test sets; each look at it is a microsecond later."""
-
-    def __init__(self) -> None:
-        self.now = 1_900_000_000 * SECOND
-
-    def __call__(self) -> int:
-        self.now += 1
-        return self.now
-
-    def pass_seconds(self, seconds: int) -> int:
-        self.now += seconds * SECOND
-        return self.now
 
 
 @pytest.fixture
