@@ -62,7 +62,6 @@ def _serve_options(parser: argparse.ArgumentParser) -> None:
     add("--origin", action="append", default=[], metavar="URL", help="a web page's origin that may call it")
     add("--oauth", metavar="FILE", help="take tokens of this issuer (docs/SERVING.md)")
     add("--no-auth", action="store_true", help="take requests without a token: on this machine alone")
-    add("--behind-proxy", action="store_true", help="count failed callers by the proxy's X-Forwarded-For")
     add("--rate", type=float, default=50.0, metavar="N", help="requests a second for a caller (default 50)")
     add("--burst", type=int, default=500, metavar="N", help="requests it may make at once (default 500)")
     add("--publish-every", type=float, default=10.0, metavar="SECONDS", help="the cadence (default 10)")
@@ -138,7 +137,6 @@ def _serve(args: argparse.Namespace) -> int:
         origins=tuple(args.origin),
         oauth_file=args.oauth,
         nobody=principal,
-        behind_proxy=args.behind_proxy,
         per_second=args.rate,
         burst=args.burst,
         publish_seconds=args.publish_every,

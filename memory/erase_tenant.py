@@ -1,9 +1,9 @@
 """What becomes of a tenant of which an erasure has left nothing: its name goes, and the key of its hashes.
 
 A tenant is found by a keyed hash of its name. Once no fact, no content, no retired value and no request of it is
-left, the hash and the name are all that still speaks of it, so both go with its access tokens, and its key is destroyed:
-whoever uses the name next is a new tenant. Its statements stay, under its random number. The tenant that nobody named has no
-name to lose, and what was erased of it can still be asked about.
+left, the hash and the name are all that still speaks of it, so both go with its access tokens, and its key is
+destroyed: whoever uses the name next is a new tenant. Its statements stay, under its random number. The tenant that
+nobody named has no name to lose, and what was erased of it can still be asked about.
 """
 
 from __future__ import annotations
