@@ -100,7 +100,7 @@ def parse_body(body: bytes, media_type: str) -> dict[str, Any]:
     if media_type.partition(";")[0].strip().lower() != "application/json":
         raise MalformedError("expected a body of the type application/json", code="unsupported_media_type")
     try:
-        found = json.loads(body, object_pairs_hook=_object, parse_constant=_no_constant)
+        found = json.loads(body, object_pairs_hook=_object, parse_float=_number, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         raise MalformedError("expected the body to be one JSON object") from None
     if not isinstance(found, dict):
@@ -137,6 +137,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         raise MalformedError("expected no name twice in an object")
     return found
+
+
+def _number(text: str) -> float | int:
+    """JSON knows one kind of number: 5.0 is the whole number 5."""
+    number = float(text)
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
 def _no_constant(_: str) -> None:

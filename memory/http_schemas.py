@@ -14,7 +14,7 @@ Schema = dict[str, Any]
 
 MAX_KEY_CHARACTERS: Final = 4096
 MAX_PAGE: Final = 1000
-ID_PATTERN: Final = "^[a-z2-7]{26}$"
+ID_PATTERN: Final = "^[a-z2-7]{25}[aeimquy4]$"
 
 
 def text(description: str, at_most: int = MAX_KEY_CHARACTERS) -> Schema:
@@ -129,7 +129,7 @@ PAGE: Final[Schema] = {
     },
     "cursor": {
         "type": "string",
-        "pattern": "^[A-Za-z0-9_-]{1,256}$",
+        "format": "page-cursor",
         "description": "where the page before ended",
     },
 }
