@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from memory import wiring
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from memory.model import Principal
 
 NEVER: Final = "never"
+UNNAMED: Final = "unnamed"
 DEFAULT_EXPIRY: Final = "90d"
 DEFAULT_SCOPES: Final = "read,write,forget"
 
@@ -127,9 +129,14 @@ def _revoke(args: argparse.Namespace) -> int:
 
 def _serve(args: argparse.Namespace) -> int:
     from memory.http_server import Serving, serve_home
-    from memory.principal import agent_from_environment
+    from memory.principal import CLIENT_VARIABLE, agent_from_environment
 
-    principal: Principal | None = agent_from_environment(os.environ) if args.no_auth else None
+    principal: Principal | None = None
+    if args.no_auth:
+        principal = agent_from_environment(os.environ)
+        if CLIENT_VARIABLE not in os.environ:
+            # Anybody on this machine may be asking, so the name is nobody's.
+            principal = replace(principal, client=UNNAMED, reported=True)
     serving = Serving(
         listen=args.listen,
         metrics=args.metrics,

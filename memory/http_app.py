@@ -13,18 +13,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import FastAPI, Request
-from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 
 from memory.http_answers import HttpAnswer, problem_of
-from memory.http_auth import METADATA, metadata
+from memory.http_auth import METADATA, metadata, metadata_url
 from memory.http_document import describe
 from memory.http_guard import Reached, guard_hosts
 from memory.http_routes import ROUTES, Route
 from memory.http_spans import request_span
 from memory.http_work import Asked, Work
 from tlog import web
-from tlog.errors import Error, VerificationError
+from tlog.errors import VerificationError
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -59,9 +58,7 @@ class Service:
 
     def metadata_url(self, path: str) -> str | None:
         """Where a client finds where its tokens come from; None where they are built in."""
-        if self.issuer is None:
-            return None
-        return f"{self.address.url}{METADATA}{MCP if _is_mcp(path) else ''}"
+        return metadata_url(self.address.url, self.issuer, MCP if _is_mcp(path) else "")
 
 
 def make_app(service: Service) -> ASGIApp:
@@ -70,7 +67,7 @@ def make_app(service: Service) -> ASGIApp:
 
     async def chosen(scope: Scope, receive: Receive, send: Send) -> None:
         if service.mcp is not None and scope["type"] == "http" and _is_mcp(scope["path"]):
-            await _call_mcp(service, scope, receive, send)
+            await service.mcp(scope, receive, send)
         else:
             await routes(scope, receive, send)
 
@@ -157,22 +154,6 @@ def _add_metadata(app: FastAPI, service: Service) -> None:
     @app.get(METADATA + MCP, include_in_schema=False)
     async def of_mcp() -> Response:
         return JSONResponse(metadata(service.address.url + MCP, issuer))
-
-
-async def _call_mcp(service: Service, scope: Scope, receive: Receive, send: Send) -> None:
-    """MCP for those who are known: it asks again who that is, for each call of its own."""
-    headers = Headers(scope=scope)
-    loop = asyncio.get_running_loop()
-    assert service.mcp is not None
-    try:
-        principal = await loop.run_in_executor(
-            service.work.pool, service.work.authenticator.authenticate, headers
-        )
-        service.work.admit(principal)
-    except Error as error:
-        await _response(problem_of(error, service.metadata_url(MCP)))(scope, receive, send)
-        return
-    await service.mcp(scope, receive, send)
 
 
 def _lifespan_of(mcp: Any) -> Callable[[FastAPI], Any]:

@@ -78,6 +78,11 @@ def challenge(error: Error, metadata_url: str | None) -> dict[str, str]:
     return {"www-authenticate": f"Bearer {', '.join(parameters)}"}
 
 
+def metadata_url(url: str, issuer: str | None, path: str) -> str | None:
+    """Where a client finds who gives tokens for what is at this path; None where they are built in."""
+    return None if issuer is None else f"{url}{METADATA}{path}"
+
+
 def metadata(resource: str, issuer: str) -> dict[str, Any]:
     """What a client reads to know where its tokens come from (RFC 9728, 2)."""
     return {

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from memory import tokens
-from memory.http_app import LIMITS, Address, Service, make_app
-from memory.http_auth import Authenticator
+from memory.http_app import LIMITS, MCP, Address, Service, make_app
+from memory.http_auth import Authenticator, challenge, metadata_url
 from memory.http_guard import check_url, reached_by
 from memory.http_spans import tracer_of_process
 from memory.http_work import Work
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 MCP_MODULE: Final = "memory.mcp_http"
 MIN_PUBLISH_SECONDS: Final = 0.1
 Announce = Callable[[dict[str, str]], None]
+Authenticate = Callable[[Mapping[str, str]], "Principal"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,18 @@ def serve_home(home: Home, serving: Serving, announce: Announce) -> None:
     reached_by(f"http://{serving.listen}", url, serving.origins)  # a wrong --origin is said now
     authenticator = Authenticator(home, oauth, serving.nobody)
     work = Work(home, authenticator, RateLimiter(Rate(serving.per_second, serving.burst)))
+    issuer = None if oauth is None else oauth.settings.issuer
+
+    def authenticate_for_mcp(headers: Mapping[str, str]) -> Principal:
+        try:
+            principal = authenticator.authenticate(headers)
+            work.admit(principal)
+        except Error as error:
+            told = challenge(error, metadata_url(address.url, issuer, MCP))
+            error.fields.update({name.replace("-", "_"): value for name, value in told.items()})
+            raise
+        return principal
+
     service = Service(
         work=work,
         address=address,
@@ -76,8 +89,8 @@ def serve_home(home: Home, serving: Serving, announce: Announce) -> None:
             "store": lambda: check_store(home),
             "keys": lambda: require_sound_keys(home.path, home.config),
         },
-        issuer=None if oauth is None else oauth.settings.issuer,
-        mcp=_mcp_of(home, authenticator),
+        issuer=issuer,
+        mcp=_mcp_of(home, authenticate_for_mcp, host, serving, url),
     )
     beside = _metrics_server(serving, metrics)
 
@@ -170,11 +183,20 @@ def _load_oauth(file: str, url: str | None) -> OAuth:
     return OAuth(settings, KeySet(fetch_from(settings.jwks)))
 
 
-def _mcp_of(home: Home, authenticator: Authenticator) -> Any:
-    """The application that answers below /mcp, where this version has one."""
+def _mcp_of(home: Home, authenticate: Authenticate, host: str, serving: Serving, url: str | None) -> Any:
+    """The application that answers below /mcp, where this version has one; it checks Host and Origin once more."""
     if find_spec(MCP_MODULE) is None:
         return None
-    return import_module(MCP_MODULE).make_asgi(home, authenticator.authenticate)
+    module = import_module(MCP_MODULE)
+    own = (f"[{host}]:*" if ":" in host else f"{host}:*",)
+    hosts = (*module.LOOPBACK_HOSTS, *own, *(() if url is None else _netlocs(url)))
+    origins = (*module.LOOPBACK_ORIGINS, *serving.origins, *(() if url is None else (url,)))
+    return module.make_asgi(home, authenticate, hosts=hosts, origins=origins)
+
+
+def _netlocs(url: str) -> tuple[str, ...]:
+    netloc = url.partition("://")[2]
+    return netloc, netloc if ":" in netloc else f"{netloc}:443"
 
 
 def _metrics_server(serving: Serving, metrics: Metrics) -> tuple[web.Server, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import traceback
@@ -96,7 +97,7 @@ class Work:
             raise UnavailableError(
                 "this caller sends more requests than it is granted; wait, then go on",
                 code="too_many_requests",
-                retry_after_seconds=wait,
+                retry_after_seconds=math.ceil(wait),
             )
 
 

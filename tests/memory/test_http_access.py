@@ -290,6 +290,33 @@ def test_each_caller_has_a_rate_of_its_own(tmp_path: Path, monkeypatch: pytest.M
         assert client.get("/healthz").status_code == 200
 
 
+# MCP beside the API
+
+
+def test_mcp_is_reached_by_those_who_are_known_and_at_their_rate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory.http_server.MCP_MODULE", "mcp_stand_in")
+    (tmp_path / "oauth.toml").write_text(
+        'issuer = "https://login.example"\njwks = "/nowhere"\naudience = "a"\ntenant = "acme"\n'
+    )
+    settings = {"per_second": 0.01, "burst": 2, "oauth_file": str(tmp_path / "oauth.toml")}
+    with wiring.open_home(tmp_path / "home") as home, served(home, monkeypatch, **settings) as found:
+        with client_for(found["listening"]) as client:
+            refused = client.post("/mcp", json={})
+            metadata = f'resource_metadata="{found["listening"]}/.well-known/oauth-protected-resource/mcp"'
+            assert code(refused) == (401, "unauthorized") and metadata in refused.headers["www-authenticate"]
+            assert code(client.post("/mcp", headers={"host": "evil.example"})) == (421, "wrong_host")
+            assert client.post("/mcpx").status_code == 404
+        with client_for(found["listening"], token_for(home)) as client:
+            answer = client.post("/mcp/", json={}).json()
+            assert (answer["agent"], answer["path"]) == ("agent", "/mcp/") and "127.0.0.1:*" in answer[
+                "hosts"
+            ]
+            assert client.get("/v1/status").status_code == 200
+            assert code(client.post("/mcp", json={})) == (429, "too_many_requests")
+
+
 # What the operator sees
 
 
