@@ -320,8 +320,10 @@ def test_mcp_is_reached_by_those_who_are_known_and_at_their_rate(
 # What the operator sees
 
 
-def ask_about_a_secret(home: Home, url: str) -> None:
-    with client_for(url, token_for(home, agent=SECRET, client=SECRET, tenant=SECRET)) as client:
+def ask_about_a_secret(home: Home, url: str) -> str:
+    """The token that it was asked with."""
+    token = token_for(home, agent=SECRET, client=SECRET, tenant=SECRET)
+    with client_for(url, token) as client:
         made = client.post(
             "/v1/facts",
             json={"text": SECRET, "key": SECRET, "value": SECRET},
@@ -332,13 +334,14 @@ def ask_about_a_secret(home: Home, url: str) -> None:
         client.post("/v1/get", json={"key": SECRET, "as_of": SECRET})
         client.get(f"/v1/facts/{SECRET}/provenance", params={SECRET: SECRET})
         client.get(f"/{SECRET}")
+    return token
 
 
 def test_metrics_and_spans_and_output_hold_nothing_of_what_was_asked(
     home: Home, addresses: dict[str, str], capsys: Any
 ) -> None:
     EXPORTER.clear()
-    ask_about_a_secret(home, addresses["listening"])
+    token = ask_about_a_secret(home, addresses["listening"])
     text = httpx.get(f"{addresses['metrics']}/metrics", trust_env=False).text
     spans = EXPORTER.get_finished_spans()
     said = capsys.readouterr()
@@ -356,7 +359,7 @@ def test_metrics_and_spans_and_output_hold_nothing_of_what_was_asked(
     told = "".join(span.to_json() for span in spans) + text + said.out + said.err
     assert 'muniment_operations_total{operation="get",outcome="bad_input"} 1' in text
     assert 'operation="remember",outcome="stored"' in text
-    assert SECRET not in told
+    assert SECRET not in told and token.rpartition("_")[2] not in told
     assert not re.search(r"\b[a-z2-7]{26}\b", told), "the id of a fact is nobody's either"
 
 

@@ -145,7 +145,11 @@ def test_a_row_with_the_seal_of_another_token_opens_nothing(home: Home) -> None:
 def test_what_is_no_token_is_refused_alike(home: Home, text: str) -> None:
     token = make(home)
     refuses(home, text)
-    refuses(home, token[:-1] + ("A" if token[-1] != "A" else "B"))
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    assert tokens.verify(home, token)
+    for letter in letters.replace(token[-1], ""):
+        # Three of them stand for the same bytes.
+        refuses(home, token[:-1] + letter)
     refuses(home, token + "\n")
 
 
