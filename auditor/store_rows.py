@@ -45,6 +45,7 @@ TABLES: Final = frozenset(
         "conflicts",
         "idempotency",
         "tokens",
+        "access",
         "erasures",
         "openings",
         "backups",

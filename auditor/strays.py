@@ -21,6 +21,8 @@ _RANDOM: Final = "typeof({0}) <> 'blob' OR length({0}) <> 16"
 _HOUR: Final = "typeof({0}) <> 'integer' OR {0} % 3600000000 <> 0"
 _HASH_OR_NULL: Final = "{0} IS NOT NULL AND (typeof({0}) <> 'blob' OR length({0}) <> 32)"
 _NUMBER: Final = "typeof({0}) <> 'integer'"
+# A nonce, blocks of 256 bytes and a seal: nothing shorter or longer, so that no text fits at its end.
+_SEALED: Final = "typeof({0}) <> 'blob' OR length({0}) NOT BETWEEN 284 AND 4124 OR (length({0}) - 28) % 256 <> 0"
 _WAYS: Final = ", ".join(f"CAST('{word}' AS BLOB)" for word in ("opening", "evidence", "export"))
 _GIVEN: Final = f"CAST({{0}} AS BLOB) NOT IN ({_WAYS})"
 _PURPOSES: Final = "CAST({0} AS BLOB) NOT IN (CAST('reaffirm' AS BLOB), CAST('forget' AS BLOB))"
@@ -39,6 +41,15 @@ _SHAPES: Final[Mapping[str, Mapping[str, str]]] = {
     "conflicts": {"agent_tag": _HASH, "key_tag": _HASH},
     "idempotency": {"request_tag": _HASH, "body_tag": "typeof({0}) <> 'blob' OR length({0}) NOT IN (0, 32)"},
     "tokens": {"token_hash": _HASH, "bound": _HASH, "purpose": _PURPOSES, "expires_at": _NUMBER},
+    "access": {
+        "number": _RANDOM,
+        "token_hash": _HASH,
+        "tenant_tag": _HASH,
+        "sealed": _SEALED,
+        "scopes": _NUMBER,
+        "made_at": _HOUR,
+        "expires_at": "{0} IS NOT NULL AND typeof({0}) <> 'integer'",
+    },
     "openings": {
         "recipient": _RANDOM,
         "given_at": _HOUR,

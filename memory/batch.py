@@ -61,17 +61,26 @@ def _failed(code: str, message: str) -> Answer:
 def _run(line: str, home: Home, operator: bool, principal: Principal) -> Answer:
     request = _parse(line)
     name = request.pop("op", None)
-    operation = _OPERATIONS.get(name) if isinstance(name, str) else None
+    operation = OPERATIONS.get(name) if isinstance(name, str) else None
     if operation is None:
-        raise MalformedError(f"expected op to be one of {', '.join(sorted(_OPERATIONS))}")
+        raise MalformedError(f"expected op to be one of {', '.join(sorted(OPERATIONS))}")
     if "as" in request:
         if not operator:
             raise MalformedError(
                 '"as" is for the operator of the home alone (batch --operator)', code="unknown_argument"
             )
         principal = parse_as(request.pop("as"))
-    _check_arguments(operation, request)
-    return operation.run(home.memory(principal), request)
+    return _perform(operation, home.memory(principal), request)
+
+
+def run_operation(memory: Memory, name: str, arguments: dict[str, Any]) -> Answer:
+    """What an operation answers on every surface: `name` is one of `OPERATIONS`, `arguments` as in a line."""
+    return _perform(OPERATIONS[name], memory, arguments)
+
+
+def _perform(operation: _Operation, memory: Memory, arguments: dict[str, Any]) -> Answer:
+    _check_arguments(operation, arguments)
+    return operation.run(memory, arguments)
 
 
 def _parse(line: str) -> dict[str, Any]:
@@ -130,7 +139,7 @@ _SCOPE: Final = frozenset(
     {"id", "key", "subject", "all", "tenant", "value", "recorded_from", "recorded_until"}
 )
 _SELECTOR: Final = _SCOPE | {"identifiers", "guard", "reason"}
-_OPERATIONS: Final[Mapping[str, _Operation]] = {
+OPERATIONS: Final[Mapping[str, _Operation]] = {
     "remember": _named(
         "remember",
         "text",

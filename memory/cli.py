@@ -51,6 +51,8 @@ COMMANDS: Final[dict[str, tuple[str, str, str, str]]] = {
     "witness": ("witness.cli", "add_witness_commands", "run_witness", "run a witness for logs"),
     "audit": ("auditor.cli", "add_audit_command", "run_audit", "check memory, log, witnesses and erasures"),
     "mcp": ("memory.cli_serve", "add_command", "run_command", "serve agents over MCP (stdio)"),
+    "serve": ("memory.cli_http", "add_command", "run_command", "serve agents over HTTP: the API under /v1"),
+    "token": ("memory.cli_http", "add_command", "run_command", "make, list and revoke access tokens"),
     "import": ("memory.cli_import", "add_command", "run_command", "bring facts in from a file"),
     "export": (
         "memory.cli_export",

@@ -19,6 +19,7 @@ from memory import (
     erase_systems,
     erase_tenant,
     erase_token,
+    store_access,
     store_erase,
     store_holds,
     store_ledger,
@@ -285,6 +286,9 @@ def _erase(parts: Parts, plan: _Plan, started: _Started) -> _Erased:
         store_erase.drop_expired_ledger(txn, parts.clock())
         contents = store_erase.erase_contents(txn, scope.tenant_id, seqs, tombstone.seq)
         erase_tenant.forget_if_empty(txn, txn.view.tenant_by_id(scope.tenant_id))
+        if plan.kind == "tenant":
+            # Its access ends also where values stay refused, so that its name stays.
+            store_access.drop_access_of_tenant(txn, scope.tenant_id)
         concerned = {"requests": len(requests)} if requests else {}
         facts = len(selection.facts) + len(selection.copies)
         record.set_detail(

@@ -145,6 +145,19 @@ CREATE TABLE tokens (
 CREATE UNIQUE INDEX tokens_hash ON tokens (tenant, token_hash);
 CREATE INDEX tokens_expiry ON tokens (expires_at);
 
+-- Access tokens of the HTTP surfaces. Who a token is for is sealed under the token itself, so no row names anybody.
+CREATE TABLE access (
+  id INTEGER PRIMARY KEY,
+  number BLOB NOT NULL UNIQUE,          -- 16 random bytes: the part of the token that lists show
+  token_hash BLOB NOT NULL,             -- SHA-256 of the 32 random bytes of its secret part
+  tenant_tag BLOB NOT NULL,             -- as tenants.name_tag, so that it goes with the tenant
+  sealed BLOB NOT NULL,                 -- tenant, agent and client under a key made of the secret part
+  scopes INTEGER NOT NULL,              -- a bit for each
+  made_at INTEGER NOT NULL,             -- to the hour
+  expires_at INTEGER                    -- NULL for never
+);
+CREATE INDEX access_tenant ON access (tenant_tag);
+
 -- To whom openings were given, by random references: whoever has one can prove that content for ever.
 CREATE TABLE openings (
   id INTEGER PRIMARY KEY,

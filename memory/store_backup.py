@@ -24,8 +24,9 @@ HASHED: Final = {
     "grant": ("grants", "seq"),
     "erasure": ("erasures", "number"),
 }
-# What a backup does not have: tokens hold for minutes, and what is found by words is made anew.
-LEFT_OUT: Final = frozenset({"tokens", "search", "search_data", "search_idx", "search_config"})
+# What a backup does not have: tokens hold for minutes, an access token that was revoked since would hold again, and
+# what is found by words is made anew.
+LEFT_OUT: Final = frozenset({"tokens", "access", "search", "search_data", "search_idx", "search_config"})
 WHOLE: Final = frozenset({"meta", "tenants", "events", "contents", "facts"})
 _EVENT: Final = (
     "seq",

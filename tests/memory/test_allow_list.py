@@ -493,13 +493,13 @@ def test_no_tool_serves_what_it_must_not(tool: str, world: World, tmp_path: Path
     assert asked
 
 
-OPERATIONS: Final = sorted(batch._OPERATIONS)
+OPERATIONS: Final = sorted(batch.OPERATIONS)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_no_operation_of_a_batch_serves_what_it_must_not(name: str, world: World, tmp_path: Path) -> None:
     used = world.copy(tmp_path / "home")
-    operation = batch._OPERATIONS[name]
+    operation = batch.OPERATIONS[name]
     properties = dict.fromkeys(operation.required | operation.optional)
     lines = [json.dumps({"op": name, **arguments}) for arguments in arguments_of(properties, used)]
     for asker in ("agent", "owner"):

@@ -51,7 +51,7 @@ def code(answer: dict[str, Any]) -> str:
 
 
 def test_has_every_promised_operation() -> None:
-    assert set(batch._OPERATIONS) >= NAMED
+    assert set(batch.OPERATIONS) >= NAMED
 
 
 def test_each_line_is_answered_before_the_next_is_read(home: Home) -> None:
