@@ -225,6 +225,8 @@ def _erase(asked: _Call, memory: Any, selector: Answer, everything: bool) -> Ans
 def _review(asked: _Call) -> Answer | Question:
     id = asked.arguments.get("id")
     if id is None:
+        if asked.arguments.keys() & {"decision", "reason"}:
+            raise MalformedError("expected the id of what is decided on")
         _, place = _paging(asked)
         answer = asked.memory.review()
         return _paged(asked, answer, "facts", Place(place.first, len(answer["facts"]) + answer["omitted"]))

@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -69,7 +70,8 @@ def make_asgi(
             return
         headers = _headers(scope)
         try:
-            principal = authenticate(headers)
+            # It may look into a store, or fetch keys.
+            principal = await anyio.to_thread.run_sync(authenticate, headers)
         except Error as error:
             await _refuse(error)(scope, receive, send)
             return

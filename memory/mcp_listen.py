@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from memory.mcp_http import Authenticate, make_asgi
 from memory.model import Principal
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SECRET_VARIABLE: Final = "MUNIMENT_MCP_SECRET"
 MIN_SECRET_CHARACTERS: Final = 16
 PUBLISH_SECONDS: Final = 10.0
+_LIMITS: Final = Limits(answer_seconds=120.0)
+_PATH: Final = "/mcp"
 _BEARER: Final = "bearer "
 
 
@@ -43,7 +45,7 @@ def serve_http(home: Home, principal: Principal, listen: str, environment: Mappi
     publishing = threading.Thread(target=_publish, args=(home, stop), daemon=True, name="muniment-publish")
     publishing.start()
     try:
-        serve(make_asgi(home, authenticate), host, port, Limits(answer_seconds=120.0), _announce)
+        serve(_at_its_path(make_asgi(home, authenticate)), host, port, _LIMITS, _announce)
     finally:
         stop.set()
         publishing.join()
@@ -71,8 +73,19 @@ def with_secret(principal: Principal, secret: str) -> Authenticate:
     return authenticate
 
 
+def _at_its_path(app: Any) -> Any:
+    async def served(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and scope["path"].rstrip("/") != _PATH:
+            await send({"type": "http.response.start", "status": 404, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        await app(scope, receive, send)
+
+    return served
+
+
 def _announce(url: str) -> None:
-    print(f"muniment: MCP on {url}/mcp", file=sys.stderr, flush=True)  # noqa: T201 -- what a person waits for
+    print(f"muniment: MCP on {url}{_PATH}", file=sys.stderr, flush=True)  # noqa: T201 -- what a person waits for
 
 
 def _publish(home: Home, stop: threading.Event) -> None:
