@@ -45,6 +45,7 @@ _SESSION: Final = b"mcp-session-id"
 _STATUS: Final = {"unauthorized": 401, "forbidden": 403, "busy": 503, "too_many_requests": 429}
 _SEAL_BYTES: Final = 16
 _MAX_NAME: Final = 256
+_NO_SESSIONS_SINCE: Final = "2026-07-28"
 
 
 def make_asgi(
@@ -84,7 +85,7 @@ def make_asgi(
         began = _beginning(body)
         inner = {**scope, **named}
         out = send if began is None else _adding(send, sessions.seal(began))
-        await answer_http(server, inner, replay, out, _wants_json(headers.get("accept", "")))
+        await answer_http(server, inner, replay, out, _wants_json(headers))
 
     limited = limit_body(answer, MAX_BODY_BYTES)
 
@@ -185,9 +186,17 @@ def _refuse(error: Error) -> Response:
     return Response(json.dumps(body), status, headers, "application/json")
 
 
-def _wants_json(accept: str) -> bool:
-    """Whether an answer goes out as one JSON document: unless the client prefers an event stream."""
-    return _quality(accept, "text/event-stream") <= _quality(accept, "application/json")
+def _wants_json(headers: Mapping[str, str]) -> bool:
+    """Whether an answer goes out as one JSON document and no event stream.
+
+    Under the newer protocol a stream begins only where there is something to stream. Under the older one it holds
+    every answer, and is for who prefers it.
+    """
+    accept = headers.get("accept", "")
+    stream, document = _quality(accept, "text/event-stream"), _quality(accept, "application/json")
+    if headers.get("mcp-protocol-version", "") >= _NO_SESSIONS_SINCE:
+        return stream == 0
+    return stream <= document
 
 
 def _quality(accept: str, media_type: str) -> float:

@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 import peer_go
 import peer_go_log
+import peer_mcp
 import peer_mldsa
 import peer_residue
 import peer_scales
@@ -71,6 +72,7 @@ PEERS = (
     Peer("sqlite_dissect", peer_residue.install_dissect, (peer_residue.check_dissect,)),
     Peer("scalpel", peer_residue.install_scalpel, (peer_residue.check_scalpel,)),
     Peer("sqlite-vec", peer_vectors.install, peer_vectors.CHECKS),
+    Peer("MCP clients, Inspector, conformance", peer_mcp.install, peer_mcp.CHECKS),
 )
 
 
