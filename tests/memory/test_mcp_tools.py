@@ -69,7 +69,7 @@ def test_schemas_are_sound_and_closed(tool: Any) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("argument", ["tenant", "user_id", "agent", "client", SECRET])
+@pytest.mark.parametrize("argument", ["tenant", "user_id", "project", "client", SECRET])
 def test_who_asks_is_never_an_argument(home: Home, name: str, argument: str) -> None:
     answer = ask(home, name, **{argument: SECRET})
     assert answer["error"]["code"] == "unknown_argument"

@@ -175,6 +175,14 @@ def test_an_empty_answer_says_which_scope_was_searched(home: Home) -> None:
     assert answer["facts"] == [] and answer["scope"] == {"tenant": "acme", "agent": "nobody"}
 
 
+def test_a_tag_is_found_as_a_word_and_not_inside_another(home: Home) -> None:
+    memory = home.memory(replace(ME, agent="tags"))
+    memory.remember("[CORRECTION] the ferry leaves at nine")
+    memory.remember("autocorrections are off on the ferry terminal")
+    found = ask(home, "recall", principal=replace(ME, agent="tags"), query="[CORRECTION]")["facts"]
+    assert [fact["text"] for fact in found] == ["[CORRECTION] the ferry leaves at nine"]
+
+
 def test_a_query_of_a_megabyte_is_an_error(home: Home) -> None:
     answer = ask(home, "recall", query="x" * 1_000_000)
     assert answer["error"]["code"] == "bad_input" and len(json.dumps(answer)) < 500
