@@ -57,9 +57,10 @@ def make_asgi(
 ) -> Any:
     """The application. `authenticate` gives the caller from the headers of a request, by lower-case name.
 
-    It raises errors of `tlog.errors`: `unauthorized` is answered with 401, `forbidden` with 403; the field
-    `www_authenticate` of an error is sent as that header. `hosts` and `origins` are the values that Host and Origin
-    may have, `:*` for any port. The path it is mounted at does not matter, and no lifespan has to be run for it.
+    It is called in a thread, and raises errors of `tlog.errors`: `unauthorized` is answered with 401, `forbidden`
+    with 403; the field `www_authenticate` of an error is sent as that header. `hosts` and `origins` are the values
+    that Host and Origin may have, `:*` for any port. The path it is mounted at does not matter, and no lifespan has
+    to be run for it.
     """
     server = make_server(home, _binding, AT_ONCE)
 

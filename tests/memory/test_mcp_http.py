@@ -223,6 +223,8 @@ def test_two_callers_of_a_tenant_see_each_their_own_on_every_way_in(app: Any) ->
             assert answer["error"]["message"].startswith(
                 "expected one of the resources muniment://log/checkpoint"
             )
+            before = older(app, "resources/read", who, {"uri": uri}).json()["error"]
+            assert (before["code"], before["message"]) == (-32002, answer["error"]["message"])
 
 
 def test_a_read_only_caller_cannot_forget(app: Any) -> None:
