@@ -9,7 +9,6 @@ from typing import Any
 
 from memory import wiring
 from memory.principal import CLIENT_VARIABLE, agent_from_environment, owner_from_environment
-from tlog.errors import MalformedError
 
 
 def add_command(subparsers: Any, name: str) -> None:
@@ -22,7 +21,7 @@ def add_command(subparsers: Any, name: str) -> None:
     if name in ("batch", "mcp"):
         parser.add_argument("--write-guard", metavar="on|off", help="goes before the home's own setting")
     if name == "mcp":
-        parser.add_argument("--http", metavar="HOST:PORT", help="not in this version: serve over HTTP")
+        parser.add_argument("--http", metavar="HOST:PORT", help="over HTTP, on this machine alone")
     if name == "demo":
         parser.add_argument("--keep", metavar="DIR", help="make the home there and leave it")
         parser.add_argument("--facts", metavar="FILE", help="facts to remember instead of the team's week")
@@ -53,13 +52,17 @@ def _utf8_lines() -> Any:
 
 
 def _mcp(args: argparse.Namespace) -> int:
-    if args.http:
-        raise MalformedError("expected no --http: this version serves MCP on standard input and output")
-    from memory.mcp_server import own_name, reported_name, serve_stdio
-
+    principal = agent_from_environment(os.environ)
     with wiring.open_home(args.home, guard=args.write_guard) as home:
-        name_of = own_name if os.environ.get(CLIENT_VARIABLE) else reported_name
-        serve_stdio(home, agent_from_environment(os.environ), name_of)
+        if args.http:
+            from memory.mcp_listen import serve_http
+
+            serve_http(home, principal, args.http, os.environ)
+            return 0
+        from memory.mcp_server import bound, naming_itself
+        from memory.mcp_stdio import serve_stdio
+
+        serve_stdio(home, bound(principal) if os.environ.get(CLIENT_VARIABLE) else naming_itself(principal))
     return 0
 
 

@@ -98,12 +98,13 @@ def install_package(place: Path, *what: str) -> None:
     install([*pip, "install", "--quiet", *what], what[-1])
 
 
-def node_modules(folder: Path, package: str) -> Path:
-    """The folder, with the npm package in it; scripts in it may import that."""
+def node_modules(folder: Path, *packages: str) -> Path:
+    """The folder, with the npm packages in it; scripts in it may import them."""
+    what = ", ".join(packages)
     if shutil.which("npm") is None or shutil.which("node") is None:
-        raise CannotInstall(f"{package}: there is no node and npm here")
+        raise CannotInstall(f"{what}: there is no node and npm here")
     (folder / "package.json").write_text('{"type":"module","private":true}', "utf-8")
-    install(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", package], package, folder)
+    install(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", *packages], what, folder)
     return folder
 
 

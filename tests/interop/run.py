@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 import peer_adapters
 import peer_go
 import peer_go_log
+import peer_mcp
 import peer_mldsa
 import peer_residue
 import peer_scales
@@ -73,6 +74,7 @@ PEERS = (
     Peer("scalpel", peer_residue.install_scalpel, (peer_residue.check_scalpel,)),
     Peer("LangGraph, Agents SDK, Claude SDK", peer_adapters.install, peer_adapters.CHECKS),
     Peer("sqlite-vec", peer_vectors.install, peer_vectors.CHECKS),
+    Peer("MCP clients, Inspector, conformance", peer_mcp.install, peer_mcp.CHECKS),
 )
 
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import pytest
 
-from memory import batch, cli, mcp_server, reads, timeline
+from memory import batch, cli, mcp_calls, reads, timeline
 from memory.mcp_tools import TOOLS
 from memory.model import Principal
 from memory.principal import make_principal, narrowed, with_all_scopes
@@ -472,7 +472,7 @@ def arguments_of(properties: Mapping[str, Any], world: World) -> Iterator[dict[s
 
 
 # What the answers of a tool, an operation or a command may hold is what those of its method may.
-METHOD_OF: Final = {"forget": "forget_preview"}
+METHOD_OF: Final = {"forget": "forget_preview", "forget_all": "forget_preview"}
 
 
 def may_surface(name: str, asker: str) -> frozenset[str]:
@@ -487,7 +487,7 @@ def test_no_tool_serves_what_it_must_not(tool: str, world: World, tmp_path: Path
     with used.open() as home:
         for arguments in arguments_of(found.arguments["properties"], used):
             for asker in ("agent", "reader"):
-                answer = mcp_server.call(home, ASKERS[asker], tool, dict(arguments))
+                answer = mcp_calls.call(home, ASKERS[asker], tool, dict(arguments))
                 assert found_in(answer) <= may_surface(tool, asker), arguments
                 asked += 1
     assert asked
