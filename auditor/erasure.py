@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from auditor.evidence import Asked, Entries, ErasureRow, LogFiles, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
-from auditor.lost import lost_of
 from auditor.manifest_claims import Erased, check_claims
 from auditor.manifests import FOLDER as FOLDER
 from auditor.manifests import MAX_MANIFEST_BYTES, Manifest, hour_of, list_in, map_in, map_of, number_in
@@ -32,6 +31,7 @@ _NOTHING_ERASED: Final = frozenset({"executing", "abandoned"})
 _SECOND: Final = 1_000_000
 _NOTED: Final = ("claim", "exceptions")
 """What the store notes of some erasures alone."""
+_ANNOUNCED: Final = ("seq", "tenant_seq", "link_salt", "content_hash")
 _PARTS: Final = ("entry", "link", "link_salt", "content_hash")
 
 
@@ -63,17 +63,16 @@ def check_erasures(
 ) -> Outcome:
     """Tombstones, manifests, the statements that announce them and the store's own list, all four agreeing."""
     cases = _cases(rows, statements, files)
-    lost = lost_of(statements)
     findings = [
         *_check_list(rows, statements),
         *_check_chain(rows, statements),
-        *_check_tip(rows, cases, lost),
+        *_check_tip(rows, cases),
     ]
     present = {statement.row.commitment for statement in statements if statement.row.content is not None}
     seqs = {statement.row.commitment: statement.row.seq for statement in statements}
     manifests: dict[int, Manifest] = {}
     for case in cases:
-        findings += [] if _is_announced_in_what_is_lost(case, lost) else _check_case(case, asked)
+        findings += _check_case(case, asked)
         if case.data is None:
             continue
         try:
@@ -84,8 +83,7 @@ def check_erasures(
         manifests[case.number] = manifest
         findings += _check_signature(case, manifest, asked, entries)
         findings += _check_document(case, manifest, present)
-        if case.last and not lost:
-            # What a restore brought back knows no more of its own surroundings than it did.
+        if case.last:
             # Where logs followed each other, the policy may know the last alone.
             origins = set() if entries.successions else {log.key.name for log in asked.trust.policy.logs}
             findings += _check_claims(case, manifest, rows, seqs, origins)
@@ -234,6 +232,13 @@ def _check_announced(
     if announced.link.details.get("erasure") != tombstone.row.commitment:
         what = "The statement about the manifest names another tombstone."
         yield Finding("MANIFEST_ALTERED", announced.row.place, what)
+    try:
+        told = map_in(decode_manifest(data).document, "announcement")
+    except MalformedError:
+        return  # named elsewhere
+    if any(told.get(name) != getattr(announced.row, name) for name in _ANNOUNCED):
+        what = "The manifest says that another statement puts its digest into the log."
+        yield Finding("MANIFEST_ALTERED", case.place, what)
 
 
 def _check_signature(case: _Case, manifest: Manifest, asked: Asked, entries: Entries) -> Iterator[Finding]:
@@ -305,7 +310,9 @@ def _check_claims(
         return
     targets = case.tombstone.link.acts.get("erases", ())
     took = frozenset(seqs[target] for target in targets if target in seqs)
-    erased = Erased(case.tombstone.row.tenant_id, took, case.tombstone.row.seq)
+    # What a restore took from its manifest has no time of its own, and knows its surroundings from there alone.
+    restored = case.tombstone.row.content is None
+    erased = Erased(case.tombstone.row.tenant_id, took, case.tombstone.row.seq, restored)
     yield from check_claims(manifest.document, case.place, origins, rows, erased)
 
 
@@ -377,14 +384,9 @@ def _check_previous(manifests: Mapping[int, Manifest]) -> Iterator[Finding]:
             yield Finding("MANIFEST_ALTERED", f"log {FOLDER}{number}.cose", what)
 
 
-def _is_announced_in_what_is_lost(case: _Case, lost: frozenset[bytes]) -> bool:
-    """Whether a restore took the erasure from its manifest alone: what announced that is lost, too, and declared so."""
-    return case.tombstone is not None and case.announced is None and case.tombstone.row.commitment in lost
-
-
-def _check_tip(rows: StoreRows, cases: Sequence[_Case], lost: frozenset[bytes]) -> Iterator[Finding]:
+def _check_tip(rows: StoreRows, cases: Sequence[_Case]) -> Iterator[Finding]:
     """What the store would chain the next manifest to is the last one that was announced."""
-    if rows.tenant_id is not None or any(_is_announced_in_what_is_lost(case, lost) for case in cases):
+    if rows.tenant_id is not None:
         return
     links = [(case.number, case.announced.link) for case in cases if case.announced is not None]
     tips = [[number, link.details.get("digest")] for number, link in links if link is not None]

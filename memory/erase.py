@@ -19,6 +19,7 @@ from memory import (
     erase_systems,
     erase_tenant,
     erase_token,
+    sealed,
     store_erase,
     store_holds,
     store_ledger,
@@ -283,6 +284,8 @@ def _erase(parts: Parts, plan: _Plan, started: _Started) -> _Erased:
         requests = store_erase.requests_of(txn.view, scope.tenant_id, seqs)
         _dispose(txn, selection.entries, requests, guard)
         store_erase.drop_expired_ledger(txn, parts.clock())
+        kept = () if guard.name == "erase" else selection.entries
+        sealed.seal_erased(parts.home, parts.vault, txn, tombstone, seqs, kept)
         contents = store_erase.erase_contents(txn, scope.tenant_id, seqs, tombstone.seq)
         erase_tenant.forget_if_empty(txn, txn.view.tenant_by_id(scope.tenant_id))
         concerned = {"requests": len(requests)} if requests else {}

@@ -142,13 +142,22 @@ def finish(parts: Parts, number: int, outcome: Outcome) -> Finished:
     if previous is not None:
         document["previous"] = previous
     home = parts.home
-    data = sign_manifest(home.manifest_signer(), parts.issuer, parts.subject, document)
-    digest = manifest_digest(decode_manifest(data).raw)
+    signer = home.manifest_signer()
     with parts.store.write() as txn:
-        txn.add_event(
-            txn.view.tenant_by_id(row.tenant_id),
+        tenant = txn.view.tenant_by_id(row.tenant_id)
+        # The manifest says by what it will be announced, so that whoever has it can find that in the log.
+        reserved = txn.reserve(tenant, {"recorded_at": txn.stamp(parts.clock())})
+        document["announcement"] = {
+            "seq": reserved.seq,
+            "tenant_seq": reserved.tenant_seq,
+            "link_salt": reserved.link_salt,
+            "content_hash": reserved.content_hash,
+        }
+        data = sign_manifest(signer, parts.issuer, parts.subject, document)
+        digest = manifest_digest(decode_manifest(data).raw)
+        txn.add_reserved(
+            reserved,
             "manifest",
-            {"recorded_at": txn.stamp(parts.clock())},
             sign=parts.sign_entry,
             details={"number": manifest_number + 1, "erasure": tombstone.commitment, "digest": digest},
         )

@@ -150,6 +150,31 @@ def verify_manifest(data: bytes, key: CoseKey) -> Manifest:
     return manifest
 
 
+@dataclass(frozen=True)
+class Announcement:
+    """The statement that puts the digest of a manifest into the log, made again from the manifest: its link, opened."""
+
+    commitment: bytes
+    link: event.Link
+    link_salt: bytes
+    content_hash: bytes
+
+
+def announcement_of(manifest: Manifest) -> Announcement:
+    """What announces a manifest in the log; its commitment is in the log exactly if these bytes were announced."""
+    parts, tombstone = manifest.document["announcement"], manifest.tombstone
+    link = event.Link(
+        kind="manifest",
+        seq=parts["seq"],
+        tenant=tombstone.link.tenant,
+        tenant_seq=parts["tenant_seq"],
+        details={"number": manifest.number, "erasure": tombstone.commitment, "digest": manifest.digest},
+    )
+    link_digest = event.link_hash(link.encode(), parts["link_salt"])
+    commitment = event.commitment(link_digest, parts["content_hash"])
+    return Announcement(commitment, link, parts["link_salt"], parts["content_hash"])
+
+
 def verify_successor(manifest: Manifest, previous: Manifest | None) -> None:
     """Returns if `manifest` is the one right after `previous`, or the first; VerificationError otherwise."""
     number, digest = (0, None) if previous is None else (previous.number, previous.digest)

@@ -275,6 +275,9 @@ _DOCUMENT: Final = _record(
                 "content_hash": _fixed(32),
             }
         ),
+        "announcement": _record(
+            {"seq": _positive, "tenant_seq": _positive, "link_salt": _fixed(32), "content_hash": _fixed(32)}
+        ),
         "systems": _several(
             _record(
                 {
