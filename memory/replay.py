@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory import ledger, sealed, store_backup, store_erase
 from memory.chain import log_number
-from memory.erase_record import encode_detail
+from memory.erase_document import encode_detail
 from memory.event import Link, decode_link
 from memory.key_view import STANDING
 from memory.manifest import Announcement, Manifest, announcement_of
@@ -241,7 +241,9 @@ class _Replay:
         document, link = manifest.document, manifest.tombstone.link
         names = ("basis", "scope", "guard", "erased", "claim", "exceptions")
         detail = {name: document[name] for name in names if name in document}
-        detail["started_at"] = document["times"]["started_at"]
+        asked = ("started_at", "received_at", "due_at")
+        detail |= {name: document["times"][name] for name in asked if name in document["times"]}
+        detail |= {name: document["log"][name] for name in ("before",) if name in document["log"]}
         row = {
             "number": link.details["number"],
             "tenant": tenant_id,
