@@ -236,7 +236,7 @@ def test_a_key_that_can_t_be_destroyed_leaves_the_request_open(
 
     monkeypatch.setattr(KeyRing, "_fill", fail)
     answer = forget(home, subject=DANA)
-    assert answer["state"] == "inconclusive"
+    assert answer["state"] == "awaiting_backups"
     assert "backups_remain" in {why["code"] for why in answer["why"]}
     assert not any(one["beyond_use"] for one in manifest_of(home, answer).document["backups"])
 
