@@ -196,10 +196,7 @@ def describe(payload: bytes) -> dict[str, Any]:
         f"{scope['count']} records chosen by {scope['kind']} were erased, and {scope['derived']} with them;"
         f" {document['guard']['entries']} entries of the value ledger were concerned."
     )
-    not_proved = [
-        {"code": "erasure_itself", "text": text.SIGNED_WORD},
-        {"code": "logged", "text": text.NOT_LOGGED},
-    ]
+    not_proved = [{"code": "erasure_itself", "text": text.SIGNED_WORD}]
     return {
         "number": document["number"],
         "state": document["state"],
@@ -215,6 +212,23 @@ def describe(payload: bytes) -> dict[str, Any]:
         "not_proved": not_proved
         + text.sentences(text.REASONS, document["why"])
         + text.sentences(text.LIMITS, document["limits"]),
+    }
+
+
+def describe_signed(data: bytes) -> dict[str, Any]:
+    """What `describe` says of a manifest file, with what a log has to have of it, and the heads that it names."""
+    manifest = decode_manifest(data)
+    log = manifest.document["log"]
+    return describe(encode_document(manifest.document)) | {
+        "logged": [
+            {"code": "tombstone_logged", "commitment": manifest.tombstone.commitment, "text": text.TOMBSTONE},
+            {
+                "code": "manifest_logged",
+                "commitment": announcement_of(manifest).commitment,
+                "text": text.ANNOUNCEMENT,
+            },
+        ],
+        "heads": [log[name] for name in ("before", "checkpoint") if name in log],
     }
 
 

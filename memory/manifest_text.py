@@ -72,9 +72,8 @@ CLAIMED: Final = "The claim is the one that was given to whoever asked for this 
 SIGNED_WORD: Final = (
     "That the content is gone is the word of whoever signed this; an audit of the home checks it."
 )
-NOT_LOGGED: Final = (
-    "Whether the erase statement and this manifest's digest are in a log is not seen from this file."
-)
+TOMBSTONE: Final = "The erase statement"
+ANNOUNCEMENT: Final = "The statement that has the digest of this manifest, byte for byte,"
 
 
 def sentences(words: Mapping[str, str], codes: Any) -> list[dict[str, str]]:

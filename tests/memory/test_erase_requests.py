@@ -1,4 +1,4 @@
-"""A request goes on after its first manifest: each step is a manifest more, by somebody's word, and an audit reads it."""
+"""A request goes on after its first manifest: each step is one more, by somebody's word, and an audit reads it."""
 
 from __future__ import annotations
 
