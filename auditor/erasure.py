@@ -16,6 +16,7 @@ from auditor.erasure_states import Case, check_detail, check_state
 from auditor.evidence import Asked, Entries, LogFiles, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
 from auditor.manifest_claims import Erased, check_claims
+from auditor.manifest_heads import check_heads
 from auditor.manifests import FOLDER as FOLDER
 from auditor.manifests import MAX_MANIFEST_BYTES, Manifest, list_in, map_in, map_of, number_in
 from auditor.manifests import decode_manifest as decode_manifest
@@ -66,6 +67,7 @@ def check_erasures(
             origins = set() if entries.successions else {log.key.name for log in asked.trust.policy.logs}
             findings += _check_claims(case, manifest, rows, seqs, origins)
     findings += _check_previous(manifests)
+    findings += check_heads([manifest for _, manifest in sorted(manifests.items())], entries)
     tombstoned = sum(case.tombstone is not None and case.last for case in cases)
     checked = Note("erasures", "tombstones compared with their manifests, both ways", tombstoned)
     not_checked = []
