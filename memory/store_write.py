@@ -146,12 +146,13 @@ class Txn:
             self._tenant_seqs[tenant.id] = self._number(
                 "SELECT last_seq FROM tenants WHERE id = ?", tenant.id
             )
-        encoded, content_salt = event.encode_content(content), new_salt()
+        encoded = event.encode_content(content)
+        link_salt, content_salt = new_salt(), new_salt()
         return Reserved(
             tenant=tenant,
             seq=self._last_seq + 1,
             tenant_seq=self._tenant_seqs[tenant.id] + 1,
-            link_salt=new_salt(),
+            link_salt=link_salt,
             content=encoded,
             content_salt=content_salt,
             content_hash=event.content_hash(encoded, content_salt),
