@@ -213,8 +213,7 @@ def done_text(answer: Answer) -> str:
         f"erased {many(answer['erased'], 'statement')}; state {answer['state']}",
         answer["message"],
         f"manifest: {answer['manifest']}",
-        "checks: " + ", ".join(f"{name} {result}" for name, result in answer["checks"].items()),
-        "residue: " + ", ".join(f"{name} {value}" for name, value in residue.items()),
+        *_checks(answer["checks"], residue),
         *(f"  found: {one['class']}, {one['count']} times" for one in answer["residue"]["found"]),
     ]
     # What the mentions are is said with how to finish.
@@ -236,6 +235,16 @@ def done_text(answer: Answer) -> str:
     if answer.get("mentions_not_shown"):
         lines.append(_others_line(answer["mentions_not_shown"]))
     return "\n".join(lines)
+
+
+def _checks(checks: dict[str, str], residue: dict[str, Any]) -> list[str]:
+    """What was checked, where anything was erased."""
+    if not checks:
+        return []
+    return [
+        "checks: " + ", ".join(f"{name} {result}" for name, result in checks.items()),
+        "residue: " + ", ".join(f"{name} {value}" for name, value in residue.items()),
+    ]
 
 
 def _others_line(count: int) -> str:

@@ -86,8 +86,10 @@ class Findings:
     opened: bool = False
 
     def prove(self, code: str, text: str) -> None:
-        """Adds a claim that signatures and hashes prove."""
-        self.proved.append(Claim(code, text))
+        """Adds, once, a claim that signatures and hashes prove."""
+        claim = Claim(code, text)
+        if claim not in self.proved:
+            self.proved.append(claim)
 
     def leave(self, code: str, text: str) -> None:
         """Adds, once, what is not proved."""

@@ -10,19 +10,25 @@ from typing import Any
 
 import pytest
 
+from auditor import home_contents
 from auditor.audit import Places, audit
 from auditor.evidence import Asked
-from memory import backup, restore, wiring
+from memory import backup, restore, scan_process, wiring
 from memory.principal import make_principal, with_all_scopes
 from tlog.errors import RefusedError, VerificationError
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from erasing import ME, Clock, forget, found_in, manifest_of, write
+from erasing import ME, Clock, ask_a_fork, forget, found_in, manifest_of, write
 
 DANA, FOX = "Dana Scully", "Fox Mulder"
 DAY = 86_400_000_000
 DESK = with_all_scopes(make_principal("default", "default", "desk"))
 ACME = with_all_scopes(make_principal("acme", "default", "cli"))
+
+
+@pytest.fixture(autouse=True)
+def quick_scans(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan_process, "_ask", ask_a_fork)
 
 
 @pytest.fixture
@@ -70,12 +76,6 @@ def by_subject(home: wiring.Home) -> None:
     forget(home, subject=DANA)
 
 
-def by_retention(home: wiring.Home) -> None:
-    move(home, "Ash Road")
-    move(home, "Fir Way")
-    assert home.memory(ME).retention("0s", apply=True)["removed"] >= 1
-
-
 def partly_held(home: wiring.Home) -> None:
     assert forget(home, subject=FOX)["state"] == "closed_partial"
 
@@ -98,8 +98,10 @@ ORDERS: tuple[tuple[Callable[[wiring.Home], None], ...], ...] = (
 )
 
 
-@pytest.mark.parametrize("published", [True, False])
-@pytest.mark.parametrize("order", ORDERS, ids=lambda order: "-".join(one.__name__ for one in order))
+@pytest.mark.parametrize(
+    ("order", "published"),
+    [(ORDERS[0], True), (ORDERS[1], False), (ORDERS[2], True), (ORDERS[3], False)],
+)
 def test_nothing_is_missing_after_erasures(
     home: wiring.Home, order: tuple[Callable[[wiring.Home], None], ...], published: bool
 ) -> None:
@@ -295,6 +297,17 @@ def test_without_what_is_sealed_the_statement_is_lost(home: wiring.Home) -> None
         lose_and_restore(home, file)
     lose_and_restore(home, file, restore.declare)
     assert [code for code, _, _ in findings(home)] == ["WRITE_LOST"]
+
+
+def test_a_text_in_the_place_of_a_sealed_file_is_found(home: wiring.Home) -> None:
+    back_up(home)
+    forget(home, id=move(home)["id"])
+    (path,) = (home.path / "log" / "sealed").iterdir()
+    assert home_contents.holds_its_kind(home.path, f"log/sealed/{path.name}")
+    texts = (b"muniment-sealed/1\n" + b"Dana is in Elm Street, for good.", "Дана в лесу. ".encode() * 20, b"")
+    for content in texts:
+        path.write_bytes(content)
+        assert not home_contents.holds_its_kind(home.path, f"log/sealed/{path.name}")
 
 
 def test_nothing_is_sealed_before_there_is_a_backup(home: wiring.Home) -> None:
