@@ -7,7 +7,7 @@ from typing import Final
 
 from auditor.evidence import Asked, Entries, EventRow, Statement, StoreRows, TenantRow
 from auditor.findings import Finding, Note, Outcome
-from auditor.lost import lost_of
+from auditor.lost import count_lost, lost_of
 from memory import event
 from tlog.errors import Error, MalformedError, VerificationError
 from tlog.statement import parse_statement, verify_statement
@@ -109,8 +109,9 @@ def check_places(rows: StoreRows, statements: Sequence[Statement], entries: Entr
 def check_sequences(rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
     """The numbers of statements are dense, in the store and in each tenant."""
     findings: list[Finding] = []
-    lost = lost_of(statements)
-    missing = len(lost - {statement.row.commitment for statement in statements})
+    lost, declared = lost_of(statements), count_lost(statements)
+    # Those that never reached the log are counted, and have no name.
+    missing = declared - len(lost & {statement.row.commitment for statement in statements})
     if rows.tenant_id is None:
         numbers = [statement.row.seq for statement in statements]
         # A lost one may stand between others, or have its number taken again by what was written after a restore.
@@ -119,10 +120,10 @@ def check_sequences(rows: StoreRows, statements: Sequence[Statement]) -> Outcome
             findings += _gaps(numbers, "store.db events", len(numbers))
     for tenant in rows.tenants:
         numbers = [each.row.tenant_seq for each in statements if each.row.tenant_id == tenant.id]
-        # Whose the lost ones were, nobody knows: a restore leaves room for all of them, and for the tombstones that
-        # it takes from manifests, behind the last number that it knows.
-        tombs = sum(one.link is not None and one.link.kind == "erase" for one in statements)
-        if lost and 0 <= tenant.last_seq - len(numbers) <= 2 * len(lost) + tombs:
+        # Whose the lost ones were, nobody knows: a restore leaves room for all of them behind the last number that
+        # it knows, and some of them may stand before that.
+        distinct = len(set(numbers)) == len(numbers)
+        if declared and distinct and 0 <= tenant.last_seq - len(numbers) <= 2 * declared:
             continue
         findings += _gaps(sorted(numbers), f"store.db events of tenant {tenant.id}", tenant.last_seq)
     known = {tenant.id for tenant in rows.tenants}
@@ -138,6 +139,7 @@ def check_sequences(rows: StoreRows, statements: Sequence[Statement]) -> Outcome
 def check_order(rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
     """Whatever a statement acts on came before it, in its own tenant; the cache of acts says the same."""
     by_commitment = {statement.row.commitment: statement for statement in statements}
+    lost = lost_of(statements)
     findings: list[Finding] = []
     acts: set[tuple[int, int, int, str]] = set()
     for statement in statements:
@@ -147,7 +149,7 @@ def check_order(rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
             for target in targets:
                 found = by_commitment.get(target)
                 fault = _order_fault(statement, found, act)
-                if fault is not None:
+                if fault is not None and (found is not None or target not in lost):
                     code, what = fault
                     findings.append(Finding(code, statement.row.place, what, {"act": act}))
                 if found is not None:

@@ -10,15 +10,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from auditor.evidence import Asked, Entries, ErasureRow, LogFiles, Statement, StoreRows
+from auditor.erasure_states import Case, check_detail, check_state
+from auditor.evidence import Asked, Entries, LogFiles, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
-from auditor.lost import lost_of
 from auditor.manifest_claims import Erased, check_claims
+from auditor.manifest_heads import check_heads
 from auditor.manifests import FOLDER as FOLDER
-from auditor.manifests import MAX_MANIFEST_BYTES, Manifest, hour_of, list_in, map_in, map_of, number_in
+from auditor.manifests import MAX_MANIFEST_BYTES, Manifest, list_in, map_in, map_of, number_in
 from auditor.manifests import decode_manifest as decode_manifest
 from tlog import cbor
 from tlog.certificates import Logged
@@ -26,32 +26,11 @@ from tlog.cose import decode_sign1, verify_sign1
 from tlog.errors import Error, MalformedError, VerificationError
 
 NO_ENTRIES: Final = Entries(0)
-COMPLETE: Final = "closed_complete"
 _NAME: Final = re.compile(r"erasures/([1-9][0-9]{0,17})\.cose")
 _NOTHING_ERASED: Final = frozenset({"executing", "abandoned"})
 _SECOND: Final = 1_000_000
-_NOTED: Final = ("claim", "exceptions")
-"""What the store notes of some erasures alone."""
+_ANNOUNCED: Final = ("seq", "tenant_seq", "link_salt", "content_hash")
 _PARTS: Final = ("entry", "link", "link_salt", "content_hash")
-
-
-@dataclass(frozen=True, slots=True)
-class _Case:
-    """Everything there is about one manifest and its erasure, which may have several: the last one counts."""
-
-    number: int
-    """Of the manifest; of the tombstone where there is none."""
-    last: bool
-    tombstone: Statement | None
-    announced: Statement | None
-    """The statement that puts the digest of the manifest into the log."""
-    row: ErasureRow | None
-    data: bytes | None
-
-    @property
-    def place(self) -> str:
-        """Where its manifest lies."""
-        return f"log {FOLDER}{self.number}.cose"
 
 
 def check_erasures(
@@ -63,17 +42,16 @@ def check_erasures(
 ) -> Outcome:
     """Tombstones, manifests, the statements that announce them and the store's own list, all four agreeing."""
     cases = _cases(rows, statements, files)
-    lost = lost_of(statements)
     findings = [
         *_check_list(rows, statements),
         *_check_chain(rows, statements),
-        *_check_tip(rows, cases, lost),
+        *_check_tip(rows, cases),
     ]
     present = {statement.row.commitment for statement in statements if statement.row.content is not None}
     seqs = {statement.row.commitment: statement.row.seq for statement in statements}
     manifests: dict[int, Manifest] = {}
     for case in cases:
-        findings += [] if _is_announced_in_what_is_lost(case, lost) else _check_case(case, asked)
+        findings += _check_case(case, asked)
         if case.data is None:
             continue
         try:
@@ -84,12 +62,12 @@ def check_erasures(
         manifests[case.number] = manifest
         findings += _check_signature(case, manifest, asked, entries)
         findings += _check_document(case, manifest, present)
-        if case.last and not lost:
-            # What a restore brought back knows no more of its own surroundings than it did.
+        if case.last:
             # Where logs followed each other, the policy may know the last alone.
             origins = set() if entries.successions else {log.key.name for log in asked.trust.policy.logs}
             findings += _check_claims(case, manifest, rows, seqs, origins)
     findings += _check_previous(manifests)
+    findings += check_heads([manifest for _, manifest in sorted(manifests.items())], entries)
     tombstoned = sum(case.tombstone is not None and case.last for case in cases)
     checked = Note("erasures", "tombstones compared with their manifests, both ways", tombstoned)
     not_checked = []
@@ -100,7 +78,7 @@ def check_erasures(
     return Outcome(tuple(findings), (checked,), tuple(not_checked), counts)
 
 
-def _cases(rows: StoreRows, statements: Sequence[Statement], files: LogFiles) -> list[_Case]:
+def _cases(rows: StoreRows, statements: Sequence[Statement], files: LogFiles) -> list[Case]:
     """One for each manifest that there is or should be, and one for each tombstone that has none."""
     tombstones = _numbered(statements, "erase")
     announced = _numbered(statements, "manifest")
@@ -116,7 +94,7 @@ def _cases(rows: StoreRows, statements: Sequence[Statement], files: LogFiles) ->
     }
     newest = {id(tombstone): number for number, tombstone in sorted(about.items())}
     cases = [
-        _Case(
+        Case(
             number,
             tombstone is None or newest[id(tombstone)] == number,
             tombstone,
@@ -127,7 +105,7 @@ def _cases(rows: StoreRows, statements: Sequence[Statement], files: LogFiles) ->
         for number, tombstone in sorted(about.items())
     ]
     without = ((number, one) for number, one in tombstones.items() if id(one) not in newest)
-    cases += [_Case(number, True, one, None, listed.get(one.row.seq), None) for number, one in without]
+    cases += [Case(number, True, one, None, listed.get(one.row.seq), None) for number, one in without]
     return cases
 
 
@@ -187,7 +165,7 @@ def _check_chain(rows: StoreRows, statements: Sequence[Statement]) -> Iterator[F
         previous = statement.row.commitment
 
 
-def _check_case(case: _Case, asked: Asked) -> Iterator[Finding]:
+def _check_case(case: Case, asked: Asked) -> Iterator[Finding]:
     """The four things there are about an erasure are all there, and name each other."""
     if case.tombstone is None:
         if case.data is not None or case.announced is not None:
@@ -217,7 +195,7 @@ def _check_case(case: _Case, asked: Asked) -> Iterator[Finding]:
         yield Finding("MANIFEST_ALTERED", case.row.place, what)
 
 
-def _under_way(case: _Case, asked: Asked) -> bool:
+def _under_way(case: Case, asked: Asked) -> bool:
     """An erasure that is being executed: its manifest is not written before its files are scanned."""
     at = None if case.tombstone is None else case.tombstone.recorded_at
     executing = case.row is not None and case.row.state == "executing"
@@ -225,7 +203,7 @@ def _under_way(case: _Case, asked: Asked) -> bool:
 
 
 def _check_announced(
-    case: _Case, tombstone: Statement, announced: Statement, data: bytes
+    case: Case, tombstone: Statement, announced: Statement, data: bytes
 ) -> Iterator[Finding]:
     assert announced.link is not None
     if announced.link.details.get("digest") != hashlib.sha256(data).digest():
@@ -234,9 +212,16 @@ def _check_announced(
     if announced.link.details.get("erasure") != tombstone.row.commitment:
         what = "The statement about the manifest names another tombstone."
         yield Finding("MANIFEST_ALTERED", announced.row.place, what)
+    try:
+        told = map_in(decode_manifest(data).document, "announcement")
+    except MalformedError:
+        return  # named elsewhere
+    if any(told.get(name) != getattr(announced.row, name) for name in _ANNOUNCED):
+        what = "The manifest says that another statement puts its digest into the log."
+        yield Finding("MANIFEST_ALTERED", case.place, what)
 
 
-def _check_signature(case: _Case, manifest: Manifest, asked: Asked, entries: Entries) -> Iterator[Finding]:
+def _check_signature(case: Case, manifest: Manifest, asked: Asked, entries: Entries) -> Iterator[Finding]:
     if not asked.trust.has("manifest"):
         return
     at, logged = _seen(case.announced, manifest, entries)
@@ -264,7 +249,7 @@ def _seen(
     return entries.seen(announced.row.entry_index, announced.row.entry)
 
 
-def _check_document(case: _Case, manifest: Manifest, present: set[bytes]) -> Iterator[Finding]:
+def _check_document(case: Case, manifest: Manifest, present: set[bytes]) -> Iterator[Finding]:
     """What the manifest says against the logged tombstone and against what the store still holds."""
     document = manifest.document
     if manifest.number != case.number:
@@ -291,79 +276,25 @@ def _check_document(case: _Case, manifest: Manifest, present: set[bytes]) -> Ite
         what = "The manifest counts other statements than the tombstone erases."
         evidence = {"manifest": stated, "tombstone": len(set(targets))}
         yield Finding("MANIFEST_INCOMPLETE", case.place, what, evidence)
-    if not any(map_of(system).get("kind") == "store" for system in list_in(document, "systems")):
+    is_store = (map_of(system).get("kind") == "store" for system in list_in(document, "systems"))
+    if not any(is_store) and targets:
         what = "The manifest does not say what became of the store itself."
         yield Finding("MANIFEST_INCOMPLETE", case.place, what)
-    yield from _check_detail(case, document)
-    yield from _check_state(case, document, targets, present)
+    yield from check_detail(case, document)
+    yield from check_state(case, document, targets, present)
 
 
 def _check_claims(
-    case: _Case, manifest: Manifest, rows: StoreRows, seqs: Mapping[bytes, int], origins: set[str]
+    case: Case, manifest: Manifest, rows: StoreRows, seqs: Mapping[bytes, int], origins: set[str]
 ) -> Iterator[Finding]:
     if case.tombstone is None or case.tombstone.link is None:
         return
     targets = case.tombstone.link.acts.get("erases", ())
     took = frozenset(seqs[target] for target in targets if target in seqs)
-    erased = Erased(case.tombstone.row.tenant_id, took, case.tombstone.row.seq)
+    # What a restore took from its manifest has no time of its own, and knows its surroundings from there alone.
+    restored = case.tombstone.row.content is None
+    erased = Erased(case.tombstone.row.tenant_id, took, case.tombstone.row.seq, restored)
     yield from check_claims(manifest.document, case.place, origins, rows, erased)
-
-
-def _check_state(
-    case: _Case, document: Mapping[str, Any], targets: Sequence[bytes], present: set[bytes]
-) -> Iterator[Finding]:
-    """`closed_complete` is said of an erasure only when everything was erased and every check was clean."""
-    # Where retention has left nothing else, the hashes of retired values are what a request erases.
-    hashes = (
-        number_in(map_in(document, "guard"), "entries")
-        if map_in(document, "guard").get("disposition") == "erase"
-        else 0
-    )
-    if not targets and not hashes:
-        what = "The erasure names no statement: it verified nothing."
-        yield Finding("ERASURE_EMPTY_SCOPE", case.place, what)
-    if case.last and case.row is not None and case.row.state != document.get("state"):
-        what = "The store calls the erasure by another state than its manifest."
-        yield Finding("ERASURE_STATE_FALSE", case.row.place, what)
-    if document.get("state") != COMPLETE:
-        return
-    systems = [map_of(system).get("result") for system in list_in(document, "systems")]
-    checks = [map_of(check).get("result") for check in list_in(document, "checks")]
-    reasons = list_in(document, "why") or list_in(document, "exceptions")
-    unsound = [result for result in systems if result != "verified"]
-    unsound += [result for result in checks if result != "clean"]
-    if not (targets or hashes) or not systems or not checks or unsound or reasons:
-        what = "The erasure is called complete, and the manifest itself names what was not verified."
-        yield Finding("ERASURE_STATE_FALSE", case.place, what, {"results": len(unsound)})
-    left = sum(target in present for target in targets)
-    if left:
-        what = "The erasure is called complete, and contents of it are still there."
-        yield Finding("ERASURE_STATE_FALSE", case.place, what, {"contents": left})
-
-
-def _check_detail(case: _Case, document: Mapping[str, Any]) -> Iterator[Finding]:
-    """What the store noted of the erasure before its manifest was made is what the manifest says, to the hour."""
-    if case.row is None or not case.last:
-        return
-    try:
-        detail = cbor.decode(case.row.detail, max_bytes=MAX_MANIFEST_BYTES)
-    except MalformedError:
-        detail = None
-    times = map_in(document, "times")
-    said = {
-        "basis": document.get("basis"),
-        "scope": document.get("scope"),
-        "guard": document.get("guard"),
-        "erased": document.get("erased"),
-        "started_at": times.get("started_at"),
-    }
-    said |= {name: document[name] for name in _NOTED if name in document}
-    noted = dict(map_of(detail))
-    noted["started_at"] = hour_of(noted.get("started_at"))
-    at = None if case.tombstone is None else case.tombstone.recorded_at
-    if noted != said or (at is not None and times.get("erased_at", hour_of(at)) != hour_of(at)):
-        what = "What the store noted of the erasure is not what its manifest says."
-        yield Finding("ERASURE_STATE_FALSE", case.row.place, what)
 
 
 def _check_previous(manifests: Mapping[int, Manifest]) -> Iterator[Finding]:
@@ -377,14 +308,9 @@ def _check_previous(manifests: Mapping[int, Manifest]) -> Iterator[Finding]:
             yield Finding("MANIFEST_ALTERED", f"log {FOLDER}{number}.cose", what)
 
 
-def _is_announced_in_what_is_lost(case: _Case, lost: frozenset[bytes]) -> bool:
-    """Whether a restore took the erasure from its manifest alone: what announced that is lost, too, and declared so."""
-    return case.tombstone is not None and case.announced is None and case.tombstone.row.commitment in lost
-
-
-def _check_tip(rows: StoreRows, cases: Sequence[_Case], lost: frozenset[bytes]) -> Iterator[Finding]:
+def _check_tip(rows: StoreRows, cases: Sequence[Case]) -> Iterator[Finding]:
     """What the store would chain the next manifest to is the last one that was announced."""
-    if rows.tenant_id is not None or any(_is_announced_in_what_is_lost(case, lost) for case in cases):
+    if rows.tenant_id is not None:
         return
     links = [(case.number, case.announced.link) for case in cases if case.announced is not None]
     tips = [[number, link.details.get("digest")] for number, link in links if link is not None]

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import stat
+import zlib
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
@@ -28,6 +29,10 @@ _MAX_BYTES: Final = 64 * 1024 * 1024
 _SECRET_BYTES: Final = 32
 _WAL_INDEX_BYTES: Final = 32768
 _WAL_INDEX_VERSION: Final = (3007000).to_bytes(4, "little")
+_SEALED: Final = b"muniment-sealed/1\n"
+_SEALED_LEAST: Final = 12 + 16
+# So many in a row are in one file of ten thousand of the longest, if it is ciphertext.
+_PRINTABLE: Final = re.compile(rb"[ -~]{28}")
 _LOCKS: Final = frozenset(
     {"append", "publish", "outbox", "swap", "gc", "home", "erase", "keys", "succeed"}
     | {"registration", "entry-ids", "remembered"}
@@ -130,6 +135,13 @@ def _is_segment(path: str, data: bytes) -> bool:
     return True
 
 
+def _is_sealed(_: str, data: bytes) -> bool:
+    """Its first line, and then what only chance could tell from ciphertext: no text stands in it, nothing repeats."""
+    body = data.removeprefix(_SEALED)
+    plain = _PRINTABLE.search(body) is not None or len(zlib.compress(body, 9)) < len(body) * 0.97
+    return data.startswith(_SEALED) and len(body) >= _SEALED_LEAST and not plain
+
+
 def _is_wal_index(_: str, data: bytes) -> bool:
     """Its first words are a version of SQLite's, or it was not begun; what follows are numbers of pages and hashes."""
     begun = data[:4] == _WAL_INDEX_VERSION and data[:48] == data[48:96]
@@ -186,6 +198,7 @@ _KINDS: Final[Collection[tuple[re.Pattern[str], Judge]]] = tuple(
         (r"(?:log[^/]*/)?keys\.cose", _is_certified),
         (r"log[^/]*/scitt-keys/[^/]*", _is_map),
         (r"log[^/]*/registration/[^/]*", _is_of_its_name),
+        (r"log[^/]*/sealed/[^/]*", _is_sealed),
         (r"log-state[^/]*/staging/[^/]*", _is_segment),
         (r"log-state[^/]*/(?:integrated|pruned)", _is_number),
         (r"log-state[^/]*/witnesses/(?:lies/)?[^/]*\.json", _is_object),

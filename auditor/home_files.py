@@ -45,6 +45,7 @@ _KNOWN: Final = re.compile(
             r"keys/backup/(?:[a-z]{1,16}-[0-9]{1,19}\.keys|subjects/[0-9a-f]{32}\.key)",
             r"restoring\.db(?:-wal|-shm|-journal)?",
             rf"{_LOG}/(?:checkpoint|keys\.cose|erasures/{_NUMBER}\.cose|registration/{_HEX}\.toml)",
+            rf"{_LOG}/sealed/{_HEX}\.sealed",
             rf"{_LOG}/scitt-keys/(?:[0-9a-f]{{2}}){{1,64}}\.cose",
             rf"{_LOG}/tile/(?:[0-9]|[1-5][0-9]|6[0-3]|entries)/{_GROUP}(?:\.p/(?:[1-9]|[1-9][0-9]|1[0-9]{{2}}|2[0-5][0-9]))?",
             rf"{_STATE}/(?:head|integrated|signed|frozen|pruned|registration|staging/[0-9]{{1,19}}\.[0-9]{{1,19}}(?:\.[A-Za-z0-9_-]{{43}}){{2}})",
@@ -55,7 +56,7 @@ _KNOWN: Final = re.compile(
     )
 )
 _FOLDERS: Final = re.compile(
-    rf"keys|keys/guard|keys/backup(?:/subjects)?|(?:{_LOG})(?:/(?:erasures|registration|scitt-keys|tile(?:/.*)?))?"
+    rf"keys|keys/guard|keys/backup(?:/subjects)?|(?:{_LOG})(?:/(?:erasures|registration|scitt-keys|sealed|tile(?:/.*)?))?"
     rf"|{_STATE}(?:/(?:staging|witnesses(?:/lies)?))?|(?:.*/)?(?:\.tmp|\.locks)"
 )
 _TEMPORARY: Final = re.compile(

@@ -7,11 +7,14 @@ the log, and must not be at hand: nobody gets rid of a statement by calling it l
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from auditor.evidence import Entries, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
 from tlog.errors import MalformedError
 from tlog.statement import parse_statement
+
+_MAX_COUNT: Final = 1 << 40
 
 
 def lost_of(statements: Sequence[Statement]) -> frozenset[bytes]:
@@ -22,6 +25,11 @@ def lost_of(statements: Sequence[Statement]) -> frozenset[bytes]:
         if statement.link is not None and statement.link.kind == "lost"
         for commitment in _named(statement)
     )
+
+
+def count_lost(statements: Sequence[Statement]) -> int:
+    """How many statements were declared lost, those with them that never reached the log and have no name."""
+    return sum(_stated(one) for one in statements if one.link is not None and one.link.kind == "lost")
 
 
 def check_lost(rows: StoreRows, statements: Sequence[Statement], entries: Entries) -> Outcome:
@@ -36,10 +44,11 @@ def check_lost(rows: StoreRows, statements: Sequence[Statement], entries: Entrie
         if statement.link is None or statement.link.kind != "lost":
             continue
         named = _named(statement)
-        count += len(named)
-        what = "Statements of the log were declared lost: what they said can't be shown any more."
-        findings.append(Finding("WRITE_LOST", statement.row.place, what, {"statements": len(named)}))
-        if statement.link.details.get("count") != len(named) or not named <= logged or named & opened:
+        count += _stated(statement)
+        what = "Statements were declared lost: what they said can't be shown any more."
+        evidence: dict[str, str | int] = {"statements": _stated(statement), "logged": len(named)}
+        findings.append(Finding("WRITE_LOST", statement.row.place, what, evidence))
+        if _stated(statement) < max(len(named), 1) or not named <= logged or named & opened:
             what = "It declares lost what the log does not have, or what is still there."
             findings.append(Finding("FACT_ALTERED", statement.row.place, what))
     return Outcome(tuple(findings), (Note("lost", "statements declared lost, looked for in the log", count),))
@@ -51,6 +60,13 @@ def _named(statement: Statement) -> frozenset[bytes]:
     return (
         frozenset(one for one in named if isinstance(one, bytes)) if isinstance(named, list) else frozenset()
     )
+
+
+def _stated(statement: Statement) -> int:
+    """How many it says that they are: what was acknowledged and never logged is counted, and not named."""
+    assert statement.link is not None
+    stated = statement.link.details.get("count")
+    return stated if type(stated) is int and 0 <= stated < _MAX_COUNT else 0
 
 
 def _commitments(entries: Entries) -> frozenset[bytes]:

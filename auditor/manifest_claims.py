@@ -39,6 +39,8 @@ class Erased:
     tenant_id: int
     seqs: frozenset[int]
     tombstone: int
+    restored: bool
+    """A restore took it from its manifest: the store knows no more who was given what since its backup."""
 
 
 def check_claims(
@@ -50,7 +52,8 @@ def check_claims(
         yield Finding("MANIFEST_ALTERED", place, what)
     yield from _check_parts(document, place)
     given = _recipients(rows, erased)
-    if len(given) < _MAX_ITEMS and given != _told(document, "recipients", "recipient", "kind"):
+    told = _told(document, "recipients", "recipient", "kind")
+    if len(given) < _MAX_ITEMS and (not given <= told if erased.restored else given != told):
         what = "The manifest names other recipients of what was erased than the store."
         yield Finding("MANIFEST_INCOMPLETE", place, what)
     if rows.tenant_id is None and len(list_in(document, "backups")) < _MAX_ITEMS:
@@ -64,7 +67,7 @@ def _check_parts(document: Mapping[str, Any], place: str) -> Iterator[Finding]:
         yield Finding("MANIFEST_INCOMPLETE", place, what, {"limits": len(lacking)})
     systems = {map_of(one).get("kind") for one in list_in(document, "systems")}
     checks = {map_of(one).get("check"): map_of(one) for one in list_in(document, "checks")}
-    if not systems >= _SYSTEMS:
+    if not systems >= _SYSTEMS and document.get("state") != "closed_denied":
         what = "The manifest does not say what became of the store and its write-ahead log."
         yield Finding("MANIFEST_INCOMPLETE", place, what)
     if document.get("state") != COMPLETE:
@@ -114,6 +117,11 @@ def _check_backups(
     for row in rows.backups:
         held = sum(seq <= row.last_seq for seq in erased.seqs)
         # One that was made since may be named or not: it has nothing of what was erased before it.
-        if held and row.last_seq < erased.tombstone and told[row.number,] != held:
+        if held and row.last_seq < erased.tombstone and not _names(told[row.number,], held, erased):
             what = "The manifest does not name a backup that held some of what was erased."
             yield Finding("MANIFEST_INCOMPLETE", place, what)
+
+
+def _names(told: int, held: int, erased: Erased) -> bool:
+    """Whether it tells of as many as there were; after a restore, how far a backup goes is known at most."""
+    return 0 < told <= held if erased.restored else told == held

@@ -59,7 +59,8 @@ def backup(
             with parts.store.write() as txn:
                 store_backup.add_backup(txn, number, made_at, expires_at, last_seq)
             failpoint("noted")
-            count = _write(home, view, ring, path, {"number": number, "made_at": made_at}, failpoint)
+            head = {"number": number, "made_at": made_at, "expires_at": expires_at}
+            count = _write(home, view, ring, path, head, failpoint)
     return {
         "file": str(path),
         "backup": number.hex(),

@@ -138,7 +138,7 @@ def _named(name: str, required: str = "", optional: str = "") -> _Operation:
 _SCOPE: Final = frozenset(
     {"id", "key", "subject", "all", "tenant", "value", "recorded_from", "recorded_until"}
 )
-_SELECTOR: Final = _SCOPE | {"identifiers", "guard", "reason"}
+_SELECTOR: Final = _SCOPE | {"identifiers", "guard", "reason", "received_at", "due_at"}
 OPERATIONS: Final[Mapping[str, _Operation]] = {
     "remember": _named(
         "remember",
@@ -162,6 +162,12 @@ OPERATIONS: Final[Mapping[str, _Operation]] = {
     "reaffirm": _named("reaffirm", "id reason"),
     "forget_preview": _Operation(_method("forget_preview"), optional=_SELECTOR),
     "forget": _Operation(_forget, optional=_SELECTOR | {"confirm"}),
+    "request": _named("request", "request"),
+    "forget_rest": _named("forget_rest", "request confirm", "identifiers"),
+    "told": _named("told", "request recipients"),
+    "deny": _Operation(_method("deny"), frozenset({"code"}), _SELECTOR - {"guard"}),
+    "deny_rest": _named("deny_rest", "request code"),
+    "withdraw": _named("withdraw", "request"),
     "hold": _Operation(_method("hold"), frozenset({"authority", "review_by"}), _SCOPE),
     "release": _named("release", "id authority"),
     "holds": _named("holds"),

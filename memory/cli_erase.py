@@ -6,19 +6,16 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
-from memory import wiring
+from memory import cli_request, wiring
 from memory.cli_memory import Answer, read_argument, show
 from memory.erase_request import SELECTORS
 from memory.principal import owner_from_environment
 from tlog.errors import MalformedError
 
 COMPLETE: Final = "closed_complete"
-_OPEN: Final = "inconclusive"
 _BAR: Final = 32
-_MAX_BYTES: Final = 64 * 1024 * 1024
 
 
 def add_command(subparsers: Any, name: str) -> None:
@@ -96,11 +93,12 @@ def _forget_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--guard", metavar="keep|erase", help="whether retired values stay refused")
     parser.add_argument("--reason", metavar="CODE", help="the ground, as a code: data_subject, operator, …")
     parser.add_argument("--confirm", metavar="TOKEN", help="the token of the preview: erase for good")
-    again = parser.add_argument_group("to look again after an erasure that ended inconclusive")
-    again.add_argument("--request", metavar="REFERENCE", help="of the erasure, as it was answered")
-    again.add_argument(
-        "--needles", metavar="FILE|-", help="words of what was erased, one a line; - is standard input"
+    parser.add_argument("--received-at", metavar="T", help="when somebody asked for it; now for data_subject")
+    parser.add_argument("--due-at", metavar="T", help="until when it has to be answered; a month after that")
+    parser.add_argument(
+        "--deny", metavar="CODE", help="deny it, with the reason as a code: legal_obligation, unfounded, …"
     )
+    cli_request.add_options(parser)
 
 
 def _hold_options(parser: argparse.ArgumentParser) -> None:
@@ -147,14 +145,14 @@ def _release(memory: Any, args: argparse.Namespace) -> int:
 
 def _hold_text(answer: Answer) -> str:
     return (
-        f"{_many(answer['held'], 'record')} kept and not used, to be reviewed by {answer['review_by']}\n"
+        f"{many(answer['held'], 'record')} kept and not used, to be reviewed by {answer['review_by']}\n"
         f"to let them go: muniment release {answer['id']} --authority …"
     )
 
 
 def _holds_text(answer: Answer) -> str:
     lines = [
-        f"{one['id']}  {_many(one['facts'], 'record')}, review by {one['review_by']}"
+        f"{one['id']}  {many(one['facts'], 'record')}, review by {one['review_by']}"
         f"{' (OVERDUE)' if one['overdue'] else ''}: {one['authority']}"
         for one in answer["holds"]
     ]
@@ -163,54 +161,41 @@ def _holds_text(answer: Answer) -> str:
 
 def _forget(memory: Any, args: argparse.Namespace) -> int:
     chosen = _chosen(args)
-    if args.request is not None or args.needles is not None:
-        return _look_again(memory, args, chosen)
+    options = {name: getattr(args, name) for name in ("guard", "reason", "received_at", "due_at")}
+    if cli_request.is_meant(args):
+        return cli_request.run(
+            memory, args, {**chosen, **{n: v for n, v in options.items() if v is not None}}
+        )
     if not chosen:
         raise MalformedError("expected what to erase, such as --subject or --id", code="usage")
-    options = {"guard": args.guard, "reason": args.reason, "identifiers": args.identifier}
+    options["identifiers"] = args.identifier
     chosen |= {name: value for name, value in options.items() if value is not None}
+    if args.deny is not None:
+        if args.confirm is not None:
+            raise MalformedError("expected --deny without --confirm: nothing is erased", code="usage")
+        show(args, memory.deny(args.deny, **chosen), done_text)
+        return 0
     if args.confirm is None:
         show(args, memory.forget_preview(**chosen), _preview_text)
         return 0
     answer = memory.forget(confirm=args.confirm, **chosen)
-    show(args, answer, _done_text)
+    show(args, answer, done_text)
     return 0 if answer["state"] == COMPLETE else 1
-
-
-def _look_again(memory: Any, args: argparse.Namespace, chosen: dict[str, Any]) -> int:
-    others = (args.guard, args.reason, args.confirm)
-    if chosen or args.request is None or args.needles is None or any(one is not None for one in others):
-        raise MalformedError("expected --request with --needles and nothing else", code="usage")
-    answer = memory.look_again(args.request, _read_needles(args.needles))
-    show(args, answer, _done_text)
-    return 0 if answer["state"] == COMPLETE else 1
-
-
-def _read_needles(source: str) -> list[str]:
-    """The words to look for; they stay in memory, and in no argument list."""
-    try:
-        data = sys.stdin.buffer.read(_MAX_BYTES) if source == "-" else Path(source).read_bytes()[:_MAX_BYTES]
-        lines = data.decode("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        raise MalformedError(
-            "expected --needles to be a readable file of words in UTF-8, one a line"
-        ) from None
-    return [line.strip() for line in lines if line.strip()]
 
 
 def _preview_text(answer: Answer) -> str:
     preview = answer["preview"]
     counts = ", ".join(f"{count} {status}" for status, count in preview["by_status"].items())
     lines = [
-        f"this would erase {_many(preview['count'], 'statement')} for good{': ' if counts else ''}{counts}",
+        f"this would erase {many(preview['count'], 'statement')} for good{': ' if counts else ''}{counts}",
         *(f"  {one}" for one in preview["ids"]),
         f"and {preview['derived']} with them: copies that were refused or held, and what was done to them alone",
-        f"value ledger: {preview['guard']} ({_many(preview['ledger'], 'entry', 'entries')})",
+        f"value ledger: {preview['guard']} ({many(preview['ledger'], 'entry', 'entries')})",
     ]
     if preview["held"]:
-        lines.append(f"NOT erased by this: {_many(preview['held'], 'record')} under a legal hold")
+        lines.append(f"NOT erased by this: {many(preview['held'], 'record')} under a legal hold")
     if preview["openings"]:
-        lines.append(_openings_line(preview["openings"]))
+        lines.append(openings_line(preview["openings"]))
     if preview["mentions"]:
         lines.append("mentioned elsewhere, and NOT erased by this:")
         lines += [f"  {one['id']}" for one in preview["mentions"]]
@@ -222,53 +207,58 @@ def _preview_text(answer: Answer) -> str:
     return "\n".join(lines)
 
 
-def _done_text(answer: Answer) -> str:
+def done_text(answer: Answer) -> str:
     residue = {name: value for name, value in answer["residue"].items() if name != "found"}
     lines = [
-        f"erased {_many(answer['erased'], 'statement')}; state {answer['state']}",
+        f"erased {many(answer['erased'], 'statement')}; state {answer['state']}",
         answer["message"],
         f"manifest: {answer['manifest']}",
-        "checks: " + ", ".join(f"{name} {result}" for name, result in answer["checks"].items()),
-        "residue: " + ", ".join(f"{name} {value}" for name, value in residue.items()),
+        *_checks(answer["checks"], residue),
         *(f"  found: {one['class']}, {one['count']} times" for one in answer["residue"]["found"]),
     ]
     # What the mentions are is said with how to finish.
     lines += [f"not complete: {why['text']}" for why in answer["why"] if why["code"] != "mentions_elsewhere"]
-    if answer["state"] == _OPEN:
-        lines.append(
-            "to look again, once what stood in the way is gone, with words of what was erased:"
-            f" muniment forget --request {answer['request']} --needles -"
-        )
+    lines += cli_request.next_steps(answer)
     if answer.get("claim"):
         lines.append(
             f"claim: {answer['claim']}, shown once: it shows that the manifest is yours (verify --claim)"
         )
     if answer["backups"]:
-        lines.append(f"{_many(answer['backups'], 'backup')} held it, and can't be read for it any more")
+        lines.append(f"{many(answer['backups'], 'backup')} held it, and can't be read for it any more")
     if answer["openings"]:
-        lines.append(_openings_line(answer["openings"]))
+        lines.append(openings_line(answer["openings"]))
     if answer["mentions"]:
         ids = [one["id"] for one in answer["mentions"]]
         one, several = "record names the subject and was kept", "records name the subject and were kept"
-        lines.append(f"not complete: {_many(len(ids), f'other {one}', f'other {several}')}")
+        lines.append(f"not complete: {many(len(ids), f'other {one}', f'other {several}')}")
         lines.append("to erase them, too: muniment forget" + "".join(f" --id {id}" for id in ids))
     if answer.get("mentions_not_shown"):
         lines.append(_others_line(answer["mentions_not_shown"]))
     return "\n".join(lines)
 
 
+def _checks(checks: dict[str, str], residue: dict[str, Any]) -> list[str]:
+    """What was checked, where anything was erased."""
+    if not checks:
+        return []
+    return [
+        "checks: " + ", ".join(f"{name} {result}" for name, result in checks.items()),
+        "residue: " + ", ".join(f"{name} {value}" for name, value in residue.items()),
+    ]
+
+
 def _others_line(count: int) -> str:
-    return f"NOT erased by this: {_many(count, 'record')} of other agents of the tenant that mention it"
+    return f"NOT erased by this: {many(count, 'record')} of other agents of the tenant that mention it"
 
 
-def _openings_line(count: int) -> str:
+def openings_line(count: int) -> str:
     return (
-        f"{_many(count, 'opening')} of these {'was' if count == 1 else 'were'} given out: whoever has one can prove"
+        f"{many(count, 'opening')} of these {'was' if count == 1 else 'were'} given out: whoever has one can prove"
         " its content for ever"
     )
 
 
-def _many(count: int, one: str, several: str | None = None) -> str:
+def many(count: int, one: str, several: str | None = None) -> str:
     return f"{count} {one if count == 1 else several or one + 's'}"
 
 

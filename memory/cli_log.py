@@ -43,23 +43,22 @@ def _open_content(opening: bytes, commitment: bytes) -> dict[str, Any]:
     return open_with(opening, commitment)
 
 
-def _describe_manifest(payload: bytes) -> dict[str, Any]:
-    from memory.manifest import describe
+def _describe_manifest(data: bytes) -> dict[str, Any]:
+    from memory.manifest import describe_signed
 
-    return describe(payload)
+    return describe_signed(data)
 
 
 def _claimed(text: str) -> Callable[[bytes], dict[str, Any]]:
     """Tells of a manifest and whether a claim is on it, which has to hold."""
     from memory.claim import parse_claim, verify_claim
-    from memory.manifest import decode_document, describe
+    from memory.manifest import decode_manifest, describe_signed
     from memory.manifest_text import CLAIMED
 
     claim = parse_claim(text)
 
-    def describe_claimed(payload: bytes) -> dict[str, Any]:
-        described = describe(payload)
-        document = decode_document(payload)
+    def describe_claimed(data: bytes) -> dict[str, Any]:
+        described, document = describe_signed(data), decode_manifest(data).document
         verify_claim(claim, document.get("claim"), document["request"])
         described["proved"] = [*described["proved"], {"code": "claim", "text": CLAIMED}]
         return described

@@ -11,7 +11,6 @@ system that one manifest of a request names is in every later one, and stays as 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -20,12 +19,13 @@ from memory import erase_backups, erase_systems, erase_tenant, store_erase
 from memory import erase_record as record
 from memory.erase_answer import describe
 from memory.erase_checks import check_free_space, check_residue, check_structure, cover
+from memory.erase_document import Outcome, decode_detail
+from memory.erase_found import rows_of
 from memory.erase_needles import needles_given, new_canary
 from memory.erase_selection import Mentioned
 from memory.manifest import decode_manifest
 from memory.model import Principal, fact_id
 from memory.principal import require
-from memory.scope import open_scope
 from tlog.errors import MalformedError, RefusedError
 
 if TYPE_CHECKING:
@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 
 MAX_NEEDLES: Final = 10_000
 MAX_NEEDLE_BYTES: Final = 4096
-_REQUEST: Final = re.compile(r"[0-9a-f]{32}|[1-9][0-9]{0,17}")
-_REFERENCE_CHARACTERS: Final = 32
-_OPEN: Final = "inconclusive"
+LOOKED_AT_AGAIN: Final = frozenset({"inconclusive", "failed", "awaiting_backups"})
 # What a later look cannot undo: the records beside the erased ones were compared when they were known.
 _STAYS: Final = frozenset({"bystanders"})
 
@@ -68,11 +66,11 @@ def look_again(
     what was erased; they stay in memory. Raises RefusedError with code `wrong_status` if the request is closed.
     """
     require(principal, "memory:forget")
-    reference, words = _check_request(request), _check_needles(needles)
+    words = _check_needles(needles)
     with parts.home.files.lock(record.LOCK):
         record.recover(parts)
         with parts.store.read() as view:
-            found = _find(view, parts, principal, reference)
+            found = _find(view, parts, principal, request)
         parts.store.require_promises()
         if found.stale:
             # Something else has written to the store and left what no erasure of ours reaches.
@@ -84,9 +82,9 @@ def look_again(
     return describe(parts, finished, Mentioned())
 
 
-def _look(parts: Parts, found: _Request, words: tuple[str, ...], canary: str) -> record.Outcome:
+def _look(parts: Parts, found: _Request, words: tuple[str, ...], canary: str) -> Outcome:
     row, targets = found.row, found.targets
-    detail = record.decode_detail(row.detail)
+    detail = decode_detail(row.detail)
     wal = record.truncate_wal(parts)
     with parts.store.read() as view:
         structure = check_structure(view, targets)
@@ -104,22 +102,18 @@ def _look(parts: Parts, found: _Request, words: tuple[str, ...], canary: str) ->
     elsewhere, counted = erase_systems.erase_elsewhere(parts.home, order, found.systems)
     systems += elsewhere
     checks = (structure, *found.stays, cover(residue, free_space), free_space, *counted)
-    return record.Outcome(tuple(systems), checks, keys)
+    return Outcome(tuple(systems), checks, keys)
 
 
-def _find(view: Snapshot, parts: Parts, principal: Principal, reference: str) -> _Request:
-    """The erasure of a request of the caller's tenant, or of one that has no name any more, for its owner."""
-    scope = open_scope(view, parts.vault, principal)
-    row = next((one for one in view.erasures() if _is(one, reference)), None)
-    if row is None or row.tombstone_seq is None or row.manifest is None:
-        raise _unknown()
-    nameless = not view.tenant_by_id(row.tenant_id).name and "memory:purge" in principal.scopes
-    if not nameless and (scope is None or scope.tenant_id != row.tenant_id):
-        raise _unknown()
-    if row.state != _OPEN:
+def _find(view: Snapshot, parts: Parts, principal: Principal, reference: object) -> _Request:
+    """The erasure of a request that is not closed yet."""
+    found = rows_of(view, parts, principal, reference)
+    row = next((one for one in found if one.state in LOOKED_AT_AGAIN), None)
+    if row is None:
         raise RefusedError(
-            f"expected a request that is inconclusive; this one is {row.state}", code="wrong_status"
+            f"expected a request that is inconclusive; this one is {found[-1].state}", code="wrong_status"
         )
+    assert row.manifest is not None  # `rows_of` gives none without
     manifest = decode_manifest(row.manifest)
     return _Request(
         row,
@@ -133,24 +127,6 @@ def _find(view: Snapshot, parts: Parts, principal: Principal, reference: str) ->
 
 def _is_stale(check: Check) -> bool:
     return (check["check"], check["result"]) == ("free_space", "found")
-
-
-def _unknown() -> MalformedError:
-    return MalformedError("expected the reference of an erasure of this tenant", code="unknown_id")
-
-
-def _is(row: ErasureRow, reference: str) -> bool:
-    if len(reference) == _REFERENCE_CHARACTERS:
-        return row.request.hex() == reference
-    return row.manifest is not None and decode_manifest(row.manifest).number == int(reference)
-
-
-def _check_request(request: object) -> str:
-    if not isinstance(request, str) or not _REQUEST.fullmatch(request):
-        raise MalformedError(
-            "expected request to be the reference of an erasure, 32 hexadecimal digits, or the number of its manifest"
-        )
-    return request
 
 
 def _check_needles(needles: Sequence[object]) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 def describe(parts: Parts, finished: Finished, mentions: Mentioned) -> dict[str, Any]:
     """What a finished erasure is answered with; `mentions` are the records beside it that name its subject."""
     document = finished.document
-    residue = next(check for check in document["checks"] if check["check"] == "residue")
+    none: dict[str, Any] = {"result": "not_run", "counts": {}}
+    residue = next((check for check in document["checks"] if check["check"] == "residue"), none)
     hits = {"found": residue.get("residue", [])}
     return {
         "erased": document["scope"]["count"],

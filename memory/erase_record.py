@@ -10,17 +10,16 @@ Manifests are numbered and chained across the store, so they are made under the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from memory import erase_backups, erase_systems, erase_tenant, event, store_erase, store_openings
 from memory.erase_checks import Check, check, check_free_space, check_structure
-from memory.layout import CHECKPOINT
-from memory.manifest import SCHEMA, decode_manifest, manifest_digest, sign_manifest
-from memory.manifest_fields import MAX_ITEMS
+from memory.erase_document import Outcome, decode_detail, encode_detail, new_document
+from memory.manifest import decode_manifest, manifest_digest, sign_manifest
+from memory.manifest_fields import DENIALS
 from memory.recovery import EXECUTING, LAST_MANIFEST, last_manifest, manifest_path
-from memory.times import whole_hour
 from tlog import cbor
 from tlog.errors import MalformedError, UnavailableError
 
@@ -33,24 +32,6 @@ if TYPE_CHECKING:
 LOCK: Final = "erase"
 CHECKPOINT_SECONDS: Final = 10.0
 _CANARY: Final = "erasure.canary"  # random letters for the scan to find
-_MAX_DETAIL_BYTES: Final = 1 << 20
-_LIMITS: Final = (
-    "file_system_free_space",
-    "memory_and_swap",
-    "other_systems",
-    "paraphrases",
-    "storage_hardware",
-    "who_had_an_opening",
-)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What was found after the content went: the systems and the checks of the manifest, and destroyed keys."""
-
-    systems: tuple[dict[str, Any], ...]
-    checks: tuple[Check, ...]
-    keys: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,8 +55,13 @@ class Draft:
 
 def start(txn: Txn, draft: Draft, canary: str) -> None:
     """Makes it durable that an erasure is executing, once the transaction commits."""
-    txn.set_meta(EXECUTING, cbor.encode([draft.request, dict(draft.detail)]))
+    mark_executing(txn, draft)
     plant(txn, canary)
+
+
+def mark_executing(txn: Txn, draft: Draft) -> None:
+    """Has whoever opens the home finish this, should it not be finished here."""
+    txn.set_meta(EXECUTING, cbor.encode([draft.request, dict(draft.detail)]))
 
 
 def plant(txn: Txn, canary: str) -> None:
@@ -126,41 +112,90 @@ def finish(parts: Parts, number: int, outcome: Outcome) -> Finished:
         if row is None or row.tombstone_seq is None:
             raise MalformedError("expected an erasure whose tombstone is written")
         tombstone = view.event_by_seq(row.tombstone_seq)
-        manifest_number, previous = last_manifest(view)
         targets = targets_of(view, row)
-        recipients = store_openings.recipients(view, row.tenant_id, targets)
+        given = store_openings.recipients(view, row.tenant_id, targets)
     assert tombstone is not None
+    known = {} if row.manifest is None else decode_manifest(row.manifest).document
+    recipients = _recipients(given, known.get("recipients", ()))
+    document = new_document(parts, row, tombstone, outcome, recipients)
+    if tombstone.content is None and known:
+        # A restore has the exact time no more.
+        document["times"]["erased_at"] = known["times"]["erased_at"]
     backups = erase_backups.told(parts, targets, outcome.systems)
-    document = _document(parts, row, tombstone, outcome) | {"number": manifest_number + 1}
-    if recipients:
-        document["recipients"] = [
-            {"recipient": one, "told": False, "kind": kind, "count": count}
-            for one, kind, count in recipients[:MAX_ITEMS]
-        ]
     if backups:
         document["backups"] = backups
-    if previous is not None:
-        document["previous"] = previous
-    home = parts.home
-    data = sign_manifest(home.manifest_signer(), parts.issuer, parts.subject, document)
-    digest = manifest_digest(decode_manifest(data).raw)
-    with parts.store.write() as txn:
-        txn.add_event(
-            txn.view.tenant_by_id(row.tenant_id),
-            "manifest",
-            {"recorded_at": txn.stamp(parts.clock())},
-            sign=parts.sign_entry,
-            details={"number": manifest_number + 1, "erasure": tombstone.commitment, "digest": digest},
-        )
-        store_erase.update_erasure(txn, number, state=document["state"], manifest=data)
-        txn.set_meta(LAST_MANIFEST, cbor.encode([manifest_number + 1, digest]))
-        txn.set_meta(EXECUTING, 0)
-    file = manifest_path(manifest_number + 1)
-    home.create_public_file(file, data)
+    finished = close(parts, row, document)
     if all(system["result"] == "verified" for system in outcome.systems):
         # Pages written since the scan carry no erased content, and leave the write-ahead log all the same.
         parts.store.checkpoint_truncate(0.0)
+    return finished
+
+
+def close(
+    parts: Parts, row: ErasureRow, document: dict[str, Any], detail: Mapping[str, Any] | None = None
+) -> Finished:
+    """The next manifest of a request: signed, in the store, announced in the outbox, and beside the tiles.
+
+    `detail` is what is known of the erasure from now on, if that is something else.
+    """
+    home, signer = parts.home, parts.home.manifest_signer()
+    with parts.store.write() as txn:
+        number, previous = last_manifest(txn.view)
+        tombstone = txn.view.event_by_seq(row.tombstone_seq or 0)
+        assert tombstone is not None  # a record without one has no manifest
+        # The manifest says by what it will be announced, so that whoever has it can find that in the log.
+        tenant = txn.view.tenant_by_id(row.tenant_id)
+        reserved = txn.reserve(tenant, {"recorded_at": txn.stamp(parts.clock())})
+        document = {
+            **document,
+            "number": number + 1,
+            **({} if previous is None else {"previous": previous}),
+            "announcement": {
+                "seq": reserved.seq,
+                "tenant_seq": reserved.tenant_seq,
+                "link_salt": reserved.link_salt,
+                "content_hash": reserved.content_hash,
+            },
+        }
+        data = sign_manifest(signer, parts.issuer, parts.subject, document)
+        digest = manifest_digest(decode_manifest(data).raw)
+        txn.add_reserved(
+            reserved,
+            "manifest",
+            sign=parts.sign_entry,
+            details={"number": number + 1, "erasure": tombstone.commitment, "digest": digest},
+        )
+        noted = None if detail is None else encode_detail(detail)
+        store_erase.update_erasure(txn, row.number, state=document["state"], manifest=data, detail=noted)
+        txn.set_meta(LAST_MANIFEST, cbor.encode([number + 1, digest]))
+        txn.set_meta(EXECUTING, 0)
+    file = manifest_path(number + 1)
+    home.create_public_file(file, data)
     return Finished(document, file)
+
+
+def close_denied(parts: Parts, number: int) -> Finished:
+    """The manifest of a request that was denied as a whole: its tombstone erases nothing."""
+    with parts.store.read() as view:
+        row = view.erasure(number)
+        tombstone = None if row is None else view.event_by_seq(row.tombstone_seq or 0)
+    if row is None or tombstone is None:
+        raise MalformedError("expected an erasure whose tombstone is written")
+    return close(parts, row, new_document(parts, row, tombstone, Outcome((), ()), ()))
+
+
+def _recipients(
+    given: Iterable[tuple[bytes, str, int]], before: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Who was given some of it; who was told since stays so, and whom a restore has forgotten stays listed."""
+    told = {(one["recipient"], one["kind"]): one for one in before}
+    lines = {
+        (who, kind): {"recipient": who, "told": False, "kind": kind, "count": count}
+        for who, kind, count in given
+    }
+    return [told.get(key, line) for key, line in lines.items()] + [
+        one for key, one in told.items() if key not in lines
+    ]
 
 
 def truncate_wal(parts: Parts) -> dict[str, Any]:
@@ -192,7 +227,9 @@ def recover(parts: Parts) -> None:
     with parts.store.read() as view:
         executing = bool(view.meta(EXECUTING))
         row = view.last_erasure()
-    if executing and row is not None and row.state == store_erase.EXECUTING:
+    if executing and row is not None and row.state == store_erase.EXECUTING and is_denied(row):
+        close_denied(parts, row.number)
+    elif executing and row is not None and row.state == store_erase.EXECUTING:
         finish(parts, row.number, _structural_outcome(parts, row))
     elif executing:
         with parts.store.write() as txn:
@@ -203,6 +240,13 @@ def recover(parts: Parts) -> None:
         data = _signed(view, digest) if lost else None
     if data is not None:
         parts.home.create_public_file(manifest_path(last), data)
+
+
+def is_denied(row: ErasureRow) -> bool:
+    """Whether this is a request that nothing was erased for, because it was denied."""
+    detail = decode_detail(row.detail)
+    denied = any(one["why"] in DENIALS for one in detail.get("exceptions", ()))
+    return denied and not detail["scope"]["count"] + detail["scope"]["derived"]
 
 
 def _signed(view: Snapshot, digest: bytes | None) -> bytes | None:
@@ -243,95 +287,3 @@ def store_system(before: int, erased: int, structure: Check) -> dict[str, Any]:
         "erased": erased,
     }
     return system | ({"result": "verified"} if gone else {"result": "failed", "why": ["content_present"]})
-
-
-# The document
-
-
-def _document(parts: Parts, row: ErasureRow, tombstone: EventRow, outcome: Outcome) -> dict[str, Any]:
-    detail = decode_detail(row.detail)
-    why = {reason for part in (*outcome.systems, *outcome.checks) for reason in part.get("why", ())}
-    if detail["scope"].get("mentions"):
-        why.add("mentions_elsewhere")
-    if detail["scope"].get("held"):
-        why.add("legal_hold")
-    if any(not key["destroyed"] for key in outcome.keys):
-        why.add("system_failed")
-    assert tombstone.content is not None
-    checkpoint = parts.home.public_storage().read(CHECKPOINT)
-    return {
-        "schema": SCHEMA,
-        "request": row.request,
-        "state": state_for(why),
-        "why": sorted(why),
-        "basis": detail["basis"],
-        "scope": detail["scope"],
-        "guard": detail["guard"],
-        "erased": detail["erased"],
-        "tombstone": {
-            "entry": tombstone.entry,
-            "link": tombstone.link,
-            "link_salt": tombstone.link_salt,
-            "content_hash": tombstone.content_hash,
-        },
-        "systems": list(outcome.systems),
-        "checks": list(outcome.checks),
-        "limits": sorted(_limits(detail, outcome)),
-        # The exact times are in the store, for whoever may read it.
-        "times": {
-            "started_at": whole_hour(detail["started_at"]),
-            "erased_at": whole_hour(event.decode_content(tombstone.content)["recorded_at"]),
-            "closed_at": whole_hour(parts.clock()),
-        },
-        "log": {"origin": parts.home.origin} | ({} if checkpoint is None else {"checkpoint": checkpoint}),
-        "tools": _tools(),
-        **{name: detail[name] for name in ("claim", "exceptions") if name in detail},
-        **({"keys": list(outcome.keys)} if outcome.keys else {}),
-    }
-
-
-def _limits(detail: Mapping[str, Any], outcome: Outcome) -> set[str]:
-    """What was not looked at, cannot be, or was kept."""
-    scope, guard = detail["scope"], detail["guard"]
-    counted = {name for one in outcome.checks for name, count in one["counts"].items() if count}
-    holds = {
-        "ledger_kept": guard["disposition"] != "erase",
-        "requests_kept": guard["disposition"] == "keep" and "requests" in guard,
-        "mentions_elsewhere": bool(scope.get("mentions")),
-        "openings_given": "openings" in scope,
-        "needles_shared": "needles_shared" in counted,
-        "needles_not_searchable": "records_not_covered" in counted,
-        "needles_unconfirmed": "needles_given" in counted,
-    }
-    return {*_LIMITS, *(name for name, is_so in holds.items() if is_so)}
-
-
-def state_for(why: set[str]) -> str:
-    """The state that these reasons leave: complete without any, partial where something was kept on purpose."""
-    if not why:
-        return "closed_complete"
-    return "closed_partial" if why <= {"mentions_elsewhere", "legal_hold"} else "inconclusive"
-
-
-def encode_detail(detail: Mapping[str, Any]) -> bytes:
-    """The bytes of what a record knows of its erasure, as `decode_detail` reads them."""
-    return cbor.encode(dict(detail))
-
-
-def decode_detail(data: bytes) -> dict[str, Any]:
-    """What a record knows of its erasure."""
-    detail = cbor.decode(data, max_bytes=_MAX_DETAIL_BYTES)
-    assert isinstance(detail, dict)
-    return detail  # type: ignore[return-value]  # written by `start`, with text keys
-
-
-def _tools() -> dict[str, str]:
-    from importlib.metadata import PackageNotFoundError, version
-
-    import apsw
-
-    try:
-        own = version("muniment")
-    except PackageNotFoundError:
-        own = "0"
-    return {"muniment": own, "sqlite": apsw.sqlite_lib_version(), "apsw": apsw.apsw_version()}

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from memory.manifest_fields import BASES
+from memory.manifest_fields import ASKED_FOR, BASES
 from memory.model import Principal, parse_fact_id
 from memory.principal import require
-from memory.times import HOUR, parse_time
+from memory.times import HOUR, month_after, parse_time
 from tlog.errors import MalformedError
 
 if TYPE_CHECKING:
@@ -57,6 +57,14 @@ class Request:
     identifiers: tuple[str, ...] = ()
     guard: Disposition | None = None
     basis: str = "operator"
+    received_at: int | None = None
+    due_at: int | None = None
+
+    @property
+    def times(self) -> dict[str, int]:
+        """When somebody asked for it, and when it has to be answered, if that is known."""
+        known = {"received_at": self.received_at, "due_at": self.due_at}
+        return {name: at for name, at in known.items() if at is not None}
 
     @property
     def default_guard(self) -> Disposition:
@@ -112,6 +120,8 @@ def parse_request(  # noqa: PLR0913 -- the options of one command, each of them 
     identifiers: Sequence[str] | None = None,
     guard: str | None = None,
     reason: str | None = None,
+    received_at: object = None,
+    due_at: object = None,
 ) -> Request:
     """The request in the words of the surfaces; MalformedError unless it names a scope."""
     if any(flag not in (None, False, True) for flag in (all, tenant)):
@@ -136,6 +146,7 @@ def parse_request(  # noqa: PLR0913 -- the options of one command, each of them 
     if basis not in BASES:
         # A reason in free text would be a record about somebody that no erasure reaches.
         raise MalformedError(f"expected the reason to be one of {', '.join(sorted(BASES))}")
+    received, due = _parse_deadline(received_at, due_at, now, basis)
     return Request(
         kind=_kind(names),
         references=() if id is None else _parse_ids(id),
@@ -148,7 +159,29 @@ def parse_request(  # noqa: PLR0913 -- the options of one command, each of them 
         identifiers=_parse_identifiers(identifiers),
         guard=_parse_guard(guard, now),
         basis=basis,
+        received_at=received,
+        due_at=due,
     )
+
+
+def _parse_deadline(
+    received_at: object, due_at: object, now: int, basis: str
+) -> tuple[int | None, int | None]:
+    """When a request was received, and until when it has to be answered: within a month, if a person asked for it.
+
+    GDPR, 12(3). What the operator does unasked has no such time, unless one is given.
+    """
+    received = None if received_at is None else parse_time(received_at, now, name="received_at")
+    due = None if due_at is None else parse_time(due_at, now, name="due_at")
+    if received is None and (basis in ASKED_FOR or due is not None):
+        received = now
+    if received is not None and not 0 <= received <= now:
+        raise MalformedError("expected received_at to lie in the past")
+    if due is None and received is not None:
+        due = month_after(received)
+    if received is not None and due is not None and due <= received:
+        raise MalformedError("expected due_at to lie after received_at")
+    return received, due
 
 
 def _kind(names: set[str]) -> str:

@@ -17,6 +17,7 @@ from memory.erase_mentions import mentions_of_subjects
 from memory.erase_request import MAX_NAME_BYTES
 from memory.model import Principal, fact_id
 from memory.principal import require
+from memory.quarantine import present
 from memory.scope import open_scope
 from memory.store_openings import add_openings
 from memory.times import format_optional, format_time, whole_hour
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from memory.store_read import Snapshot
 
 FORMAT: Final = "muniment-subject-export/1"
+_TEXTS: Final = ("key", "value", "text", "subject", "client", "source")
 _COLUMNS: Final = (
     ("key", "about"),
     ("value", "value"),
@@ -110,19 +112,19 @@ def _shape(view: Snapshot, scope: Scope, fact: SelectedFact, states: Receipts) -
     """A record with its times, where it comes from, and what was done to it."""
     content, row = fact.content, view.event_by_seq(fact.seq)
     assert row is not None
+    # As every other read: a file that a person gets is read by models, too.
+    texts = {
+        name: None if (said := content.get(name)) is None else present(str(said), fact.id) for name in _TEXTS
+    }
     return {
         "id": fact.id,
-        "key": content.get("key"),
-        "value": content.get("value"),
-        "text": content.get("text"),
-        "subject": content.get("subject"),
+        **{name: None if shown is None else shown.text for name, shown in texts.items()},
+        "quarantine": sorted({rule for shown in texts.values() if shown is not None for rule in shown.rules}),
         "status": fact.status,
         "valid_from": format_time(content["valid_from"]),
         "valid_until": format_optional(content.get("valid_until")),
         "recorded_at": format_time(content["recorded_at"]),
         "agent": content.get("agent"),
-        "client": content.get("client"),
-        "source": content.get("source"),
         "flags": list(content.get("flags", ())),
         "statement": row.commitment.hex(),
         "receipt": states.shape(row.entry_index),

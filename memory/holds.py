@@ -15,6 +15,7 @@ from memory.erase_request import parse_request
 from memory.erase_selection import nothing_matched, select
 from memory.model import Principal, fact_id, parse_fact_id
 from memory.principal import require
+from memory.quarantine import present
 from memory.scope import open_scope
 from memory.times import format_time, parse_time
 from tlog.errors import MalformedError
@@ -100,7 +101,8 @@ def holds(parts: Parts, principal: Principal) -> Answer:
         "holds": [
             {
                 "id": fact_id(one.commitment),
-                "authority": one.authority,
+                # Whoever named it may have written it for a model that lists holds.
+                "authority": present(one.authority, fact_id(one.commitment)).text,
                 "review_by": format_time(one.review_by),
                 "overdue": one.review_by <= now,
                 "facts": one.facts,

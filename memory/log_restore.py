@@ -15,6 +15,7 @@ from memory.chain import log_number
 from memory.erase_record import LOCK
 from memory.home_names import private_log, public_log
 from memory.recovery import last_manifest
+from memory.replay import replay
 from tlog.ascii import encode_base64
 from tlog.errors import MalformedError, RefusedError, UnavailableError
 from tlog.log_settings import LogSettings
@@ -74,10 +75,10 @@ def _follow(home: Home, done: Restored) -> int:
         store_backup.forget_positions(txn, home.first_position + done.same_to)
         past = restore.place(txn, entries)
         manifests = list(restore.manifests_since(home, {"manifests": number, "manifest": digest}))
-        replayed = restore.replay(home, txn, past, manifests)
+        missing = replay(home, home.parts().vault, txn, past, manifests)
     if manifests and not store.checkpoint_truncate():
         raise UnavailableError(
             "what was erased is erased again; the store's journal cannot be emptied while another reads it",
             code="restore_failed",
         )
-    return sum(1 for one in past if one.commitment not in replayed)
+    return len(missing.logged)

@@ -150,6 +150,31 @@ def verify_manifest(data: bytes, key: CoseKey) -> Manifest:
     return manifest
 
 
+@dataclass(frozen=True)
+class Announcement:
+    """The statement that puts the digest of a manifest into the log, made again from the manifest: its link, opened."""
+
+    commitment: bytes
+    link: event.Link
+    link_salt: bytes
+    content_hash: bytes
+
+
+def announcement_of(manifest: Manifest) -> Announcement:
+    """What announces a manifest in the log; its commitment is in the log exactly if these bytes were announced."""
+    parts, tombstone = manifest.document["announcement"], manifest.tombstone
+    link = event.Link(
+        kind="manifest",
+        seq=parts["seq"],
+        tenant=tombstone.link.tenant,
+        tenant_seq=parts["tenant_seq"],
+        details={"number": manifest.number, "erasure": tombstone.commitment, "digest": manifest.digest},
+    )
+    link_digest = event.link_hash(link.encode(), parts["link_salt"])
+    commitment = event.commitment(link_digest, parts["content_hash"])
+    return Announcement(commitment, link, parts["link_salt"], parts["content_hash"])
+
+
 def verify_successor(manifest: Manifest, previous: Manifest | None) -> None:
     """Returns if `manifest` is the one right after `previous`, or the first; VerificationError otherwise."""
     number, digest = (0, None) if previous is None else (previous.number, previous.digest)
@@ -171,10 +196,7 @@ def describe(payload: bytes) -> dict[str, Any]:
         f"{scope['count']} records chosen by {scope['kind']} were erased, and {scope['derived']} with them;"
         f" {document['guard']['entries']} entries of the value ledger were concerned."
     )
-    not_proved = [
-        {"code": "erasure_itself", "text": text.SIGNED_WORD},
-        {"code": "logged", "text": text.NOT_LOGGED},
-    ]
+    not_proved = [{"code": "erasure_itself", "text": text.SIGNED_WORD}]
     return {
         "number": document["number"],
         "state": document["state"],
@@ -190,6 +212,23 @@ def describe(payload: bytes) -> dict[str, Any]:
         "not_proved": not_proved
         + text.sentences(text.REASONS, document["why"])
         + text.sentences(text.LIMITS, document["limits"]),
+    }
+
+
+def describe_signed(data: bytes) -> dict[str, Any]:
+    """What `describe` says of a manifest file, with what a log has to have of it, and the heads that it names."""
+    manifest = decode_manifest(data)
+    log = manifest.document["log"]
+    return describe(encode_document(manifest.document)) | {
+        "logged": [
+            {"code": "tombstone_logged", "commitment": manifest.tombstone.commitment, "text": text.TOMBSTONE},
+            {
+                "code": "manifest_logged",
+                "commitment": announcement_of(manifest).commitment,
+                "text": text.ANNOUNCEMENT,
+            },
+        ],
+        "heads": [log[name] for name in ("before", "checkpoint") if name in log],
     }
 
 

@@ -26,31 +26,48 @@ STATES: Final = frozenset(
     }
 )
 BASES: Final = frozenset({"data_subject", "operator", "retention", "consent", "contract", "legal", "other"})
+ASKED_FOR: Final = frozenset({"data_subject", "consent"})
+"""Where a person asks: to be answered within a month, and recipients are to be told (GDPR, 12(3) and 19)."""
 SCOPES: Final = frozenset({"id", "key", "subject", "all", "tenant", "value", "time", "combined", "retention"})
 DISPOSITIONS: Final = frozenset({"keep", "erase", "expire"})
 STATUSES: Final = frozenset(
     {"active", "superseded", "history", "conflict", "held", "refused", "retracted", "discarded"}
 )
-# Why an erasure is not complete.
-REASONS: Final = frozenset(
+# Why a request is denied, or what is left of it: GDPR, 17(3)(a) to (e), 12(6) and 12(5)(b).
+DENIALS: Final = frozenset(
     {
-        "crash_before_scan",  # the needles were in memory alone and are lost
-        "scan_not_available",
-        "residue_found",
-        "control_failed",  # the planted canary was not found: the scan proves nothing
-        "needles_not_searchable",  # a record of which no part is long and rare enough to be looked for
-        "needles_unconfirmed",  # nobody knows whether the words that were given again are those of the records
-        "wal_pinned",  # a reader kept the checkpoint from truncating the write-ahead log
-        "content_present",
-        "bystander_damaged",
-        "mentions_elsewhere",  # records outside the selection name the subject
-        "legal_hold",
-        "system_failed",
-        "system_not_reachable",
-        "system_not_verified",
-        "backups_remain",
-        "recipients_remain",
+        "freedom_of_expression",
+        "legal_obligation",
+        "public_health",
+        "archiving",
+        "legal_claims",
+        "identity_not_shown",
+        "unfounded",
     }
+)
+# Why an erasure is not complete.
+REASONS: Final = (
+    frozenset(
+        {
+            "crash_before_scan",  # the needles were in memory alone and are lost
+            "scan_not_available",
+            "residue_found",
+            "control_failed",  # the planted canary was not found: the scan proves nothing
+            "needles_not_searchable",  # a record of which no part is long and rare enough to be looked for
+            "needles_unconfirmed",  # nobody knows whether the words that were given again are those of the records
+            "wal_pinned",  # a reader kept the checkpoint from truncating the write-ahead log
+            "content_present",
+            "bystander_damaged",
+            "mentions_elsewhere",  # records outside the selection name the subject
+            "legal_hold",
+            "system_failed",
+            "system_not_reachable",
+            "system_not_verified",
+            "backups_remain",
+            "recipients_remain",
+        }
+    )
+    | DENIALS
 )
 KINDS: Final = frozenset(
     {
@@ -145,6 +162,7 @@ _MAX_ENTRY_BYTES: Final = 65535
 _MAX_CHECKPOINT_BYTES: Final = 1 << 20
 _MAX_LINK_BYTES: Final = 64 << 20
 MAX_ITEMS: Final = 1000
+MAX_KEPT: Final = 10_000
 _HOUR: Final = 3_600_000_000
 
 
@@ -207,10 +225,10 @@ def _text(pattern: re.Pattern[str]) -> Check:
     return check
 
 
-def _several(item: Check) -> Check:
+def _several(item: Check, most: int = MAX_ITEMS) -> Check:
     def check(value: object, name: str) -> None:
-        if type(value) not in (list, tuple) or len(value) > MAX_ITEMS:  # type: ignore[arg-type]
-            raise MalformedError(f"expected {name} to be an array of at most {MAX_ITEMS}")
+        if type(value) not in (list, tuple) or len(value) > most:  # type: ignore[arg-type]
+            raise MalformedError(f"expected {name} to be an array of at most {most}")
         for one in value:  # type: ignore[attr-defined]
             item(one, name)
 
@@ -275,6 +293,9 @@ _DOCUMENT: Final = _record(
                 "content_hash": _fixed(32),
             }
         ),
+        "announcement": _record(
+            {"seq": _positive, "tenant_seq": _positive, "link_salt": _fixed(32), "content_hash": _fixed(32)}
+        ),
         "systems": _several(
             _record(
                 {
@@ -298,9 +319,12 @@ _DOCUMENT: Final = _record(
         "limits": _words(LIMITS),
         "times": _record(
             {"started_at": _time, "erased_at": _time, "closed_at": _time},
-            {"received_at": _time, "verified_at": _time, "due_at": _time},
+            {"received_at": _time, "due_at": _time},
         ),
-        "log": _record({"origin": _text(_ORIGIN)}, {"checkpoint": _bytes(_MAX_CHECKPOINT_BYTES)}),
+        "log": _record(
+            {"origin": _text(_ORIGIN)},
+            {"before": _bytes(_MAX_CHECKPOINT_BYTES), "checkpoint": _bytes(_MAX_CHECKPOINT_BYTES)},
+        ),
         "tools": _record(
             {"muniment": _text(_VERSION), "sqlite": _text(_VERSION), "apsw": _text(_VERSION)},
         ),
@@ -312,7 +336,11 @@ _DOCUMENT: Final = _record(
         "exceptions": _several(
             _record(
                 {"why": _word(REASONS), "count": _positive},
-                {"review_at": _time, "statements": _several(_fixed(32))},
+                {
+                    "review_at": _time,
+                    "statements": _several(_fixed(32)),
+                    "items": _several(_fixed(32), MAX_KEPT),
+                },
             )
         ),
         "keys": _several(_record({"key": _fixed(16), "destroyed": _truth})),
@@ -325,7 +353,7 @@ _DOCUMENT: Final = _record(
         "recipients": _several(
             _record(
                 {"recipient": _fixed(16), "told": _truth},
-                {"told_at": _time, "acknowledged_at": _time, "kind": _word(GIVEN), "count": _positive},
+                {"told_at": _time, "kind": _word(GIVEN), "count": _positive},
             )
         ),
     },

@@ -9,11 +9,11 @@ STATES: Final[Mapping[str, str]] = {
     "closed_complete": "Every system that holds the content was erased and checked.",
     "closed_partial": "A part of what was asked for was erased; the reasons say what was not.",
     "inconclusive": "The content was erased, but not every check that it is gone could be made or passed.",
-    "failed": "The erasure failed.",
-    "awaiting_backups": "The content is gone but for backups that have yet to expire.",
-    "awaiting_recipients": "The content is gone here; recipients have yet to answer.",
-    "closed_denied": "The request was denied.",
-    "withdrawn": "The request was withdrawn.",
+    "failed": "The erasure failed: a row of what was to be erased is still there.",
+    "awaiting_backups": "The content is gone but for backups, whose keys are still there.",
+    "awaiting_recipients": "The content is gone here; recipients of it have yet to be told.",
+    "closed_denied": "The request was denied, and nothing was erased.",
+    "withdrawn": "Whoever asked for it withdrew the request; what the manifest says was erased stays erased.",
 }
 REASONS: Final[Mapping[str, str]] = {
     "crash_before_scan": "A crash came before the scan; what to look for was in memory alone and is lost.",
@@ -34,7 +34,14 @@ REASONS: Final[Mapping[str, str]] = {
     "system_not_reachable": "A declared system could not be reached.",
     "system_not_verified": "Nobody independent has counted what a declared system still holds.",
     "backups_remain": "Backups made before still hold the content.",
-    "recipients_remain": "Somebody who was given the content has not confirmed its erasure.",
+    "recipients_remain": "Somebody who was given the content has not been told yet that it was erased.",
+    "freedom_of_expression": "Denied: it is needed for freedom of expression and information (GDPR, 17(3)(a)).",
+    "legal_obligation": "Denied: a law asks for it, or a public task needs it (GDPR, 17(3)(b)).",
+    "public_health": "Denied: public health needs it (GDPR, 17(3)(c)).",
+    "archiving": "Denied: archives, research or statistics need it (GDPR, 17(3)(d)).",
+    "legal_claims": "Denied: legal claims need it (GDPR, 17(3)(e)).",
+    "identity_not_shown": "Denied: that whoever asked is who they say was not shown (GDPR, 12(6)).",
+    "unfounded": "Denied: it is manifestly unfounded or excessive (GDPR, 12(5)).",
 }
 LIMITS: Final[Mapping[str, str]] = {
     "file_system_free_space": "Freed blocks of the file system and its snapshots are not looked at.",
@@ -65,9 +72,8 @@ CLAIMED: Final = "The claim is the one that was given to whoever asked for this 
 SIGNED_WORD: Final = (
     "That the content is gone is the word of whoever signed this; an audit of the home checks it."
 )
-NOT_LOGGED: Final = (
-    "Whether the erase statement and this manifest's digest are in a log is not seen from this file."
-)
+TOMBSTONE: Final = "The erase statement"
+ANNOUNCEMENT: Final = "The statement that has the digest of this manifest, byte for byte,"
 
 
 def sentences(words: Mapping[str, str], codes: Any) -> list[dict[str, str]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from memory import edge, store_holds, store_ledger
+from memory import edge, store_holds, store_ledger, store_requests
 from memory.allow import TOLD, may_tell, told_to
 from memory.answers import NOTICE, Answer, Receipts, fact_shape, presented, receipts, scope_shape, value_of
 from memory.grants import open_reading
@@ -244,6 +244,7 @@ def status(parts: Parts, principal: Principal) -> Answer:
         counts = {} if scope is None else view.status_counts(scope.tenant_id, scope.agent_tag)
         open_conflicts = () if scope is None else view.open_conflicts(scope.tenant_id, scope.agent_tag)
         held = store_holds.summary(view, scope, parts.clock())
+        requests = store_requests.summary(view, scope, parts.clock())
         store = view.counts()
         size = view.last_logged_index() + 1 - parts.home.first_position
     public = receipts(parts).published()
@@ -251,6 +252,7 @@ def status(parts: Parts, principal: Principal) -> Answer:
         "facts": dict(sorted(counts.items())),
         "conflicts": len(open_conflicts),
         "holds": held,
+        "requests": requests,
         "store": store,
         "log": {
             "size": size,

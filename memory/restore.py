@@ -11,22 +11,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from memory import store_backup, store_erase
+from memory import store_backup
 from memory.backup_format import decrypt, read_frames, verify_file
 from memory.backup_keys import KeyRing
 from memory.chain import log_number
-from memory.erase_record import LOCK, encode_detail
+from memory.erase_record import LOCK
 from memory.home_names import KEYS, STORE
 from memory.manifest import Manifest, verify_manifest
-from memory.recovery import LAST_MANIFEST, manifest_path
+from memory.recovery import manifest_path
+from memory.replay import Past, declare_lost, read_public, replay
 from memory.vault import Vault, new_salt
-from tlog import cbor
 from tlog.errors import MalformedError, RefusedError, UnavailableError, VerificationError
-from tlog.statement import parse_statement, sign_statement
+from tlog.statement import parse_statement
 
 if TYPE_CHECKING:
     from memory.store import Store
@@ -35,16 +34,6 @@ if TYPE_CHECKING:
 
 UNFINISHED: Final = "restoring.db"
 WITNESS_SECONDS: Final = 3.0
-
-
-@dataclass(frozen=True)
-class _Past:
-    """A statement of ours in the log that the backup does not have."""
-
-    position: int
-    seq: int
-    commitment: bytes
-    entry: bytes
 
 
 def _no_failure(_: str) -> None:
@@ -83,7 +72,7 @@ def restore(
 def refuse(missing: int) -> None:
     """Raises: the answer to a restore that nobody has declared anything lost for."""
     raise RefusedError(
-        f"the log has {missing} statements that the backup and the manifests since neither open nor tombstone:"
+        f"{missing} statements came after the backup, and neither it nor the manifests since open or tombstone them:"
         " nothing is served; restore a newer backup, or say --declare-lost",
         code="statements_missing",
         missing=missing,
@@ -129,18 +118,24 @@ def _restore(
         with store.write() as txn:
             counts = _fill(txn, vault, KeyRing(home.path / KEYS), head, frames)
             failpoint("rows")
+            _note_backup(txn, head)
             past = place(txn, entries)
-            replayed = replay(home, txn, past, manifests)
-            missing = [one for one in past if one.commitment not in replayed]
-            if missing:
-                on_missing(len(missing))
-                _declare_lost(home, txn, past)
+            missing = replay(home, vault, txn, past, manifests)
+            if missing.count:
+                on_missing(missing.count)
+                declare_lost(home, txn, missing)
         if not store.checkpoint_truncate():
             raise UnavailableError("the restored store cannot be completed", code="restore_failed")
     finally:
         store.close()
     _require_sound(store)
-    return counts | {"manifests": len(manifests), "lost": len(missing)}
+    return counts | {"manifests": len(manifests), "lost": missing.count}
+
+
+def _note_backup(txn: Txn, head: dict[str, Any]) -> None:
+    """The backup is one of those that the store knows of, which itself was written before it was noted."""
+    last = store_backup.last_seq(txn.view)
+    store_backup.add_backup(txn, head["number"], head["made_at"], head["expires_at"], last)
 
 
 def _head(home: Home, frame: list[Any]) -> dict[str, Any]:
@@ -206,7 +201,7 @@ def manifests_since(home: Home, head: dict[str, Any]) -> Iterator[Manifest]:
     trust = home.trust()
     while True:
         number += 1
-        data = _public(home, manifest_path(number))
+        data = read_public(home, manifest_path(number))
         if data is None:
             return
         manifest = _verified(trust, data)
@@ -220,11 +215,6 @@ def _verified(trust: Any, data: bytes) -> Manifest:
     from memory.manifest import decode_manifest
 
     return verify_manifest(data, trust.key("manifest", decode_manifest(data).kid))
-
-
-def _public(home: Home, path: str) -> bytes | None:
-    folders = (home.public_storage(number) for number in range(1, log_number(home.config) + 1))
-    return next((data for folder in folders if (data := folder.read(path)) is not None), None)
 
 
 # The store
@@ -272,14 +262,13 @@ def _fill(
     return counts
 
 
-def place(txn: Txn, entries: list[tuple[int, bytes, bytes]]) -> list[_Past]:
+def place(txn: Txn, entries: list[tuple[int, bytes, bytes]]) -> list[Past]:
     """The statements of ours that come after the backup; those in it get the place that the log has them at."""
-    known, last = store_backup.positions(txn.view), store_backup.last_seq(txn.view)
-    past: list[_Past] = []
+    known = store_backup.positions(txn.view)
+    past: list[Past] = []
     for position, commitment, entry in entries:
         if commitment not in known:
-            # The log has our statements in the order of their numbers.
-            past.append(_Past(position, last + 1 + len(past), commitment, entry))
+            past.append(Past(position, commitment, entry))
         elif known[commitment] is None:
             store_backup.set_entry_index(txn, commitment, position)
         elif known[commitment] != position:
@@ -292,93 +281,6 @@ def place(txn: Txn, entries: list[tuple[int, bytes, bytes]]) -> list[_Past]:
             "the log lacks statements that the backup knows to be in it", code="rolled_back"
         )
     return past
-
-
-def replay(home: Home, txn: Txn, past: list[_Past], manifests: list[Manifest]) -> set[bytes]:
-    """The commitments past the backup that manifests open or tombstone, once the store has no more what they took."""
-    by_commitment = {one.commitment: one for one in past}
-    settled: set[bytes] = set()
-    for manifest in manifests:
-        _replay_one(txn, manifest, by_commitment.get(manifest.tombstone.commitment))
-        settled |= {manifest.tombstone.commitment, *manifest.tombstone.targets}
-        txn.set_meta(LAST_MANIFEST, cbor.encode([manifest.number, manifest.digest]))
-    return settled & by_commitment.keys()
-
-
-def _replay_one(txn: Txn, manifest: Manifest, place: _Past | None) -> None:
-    link, document = manifest.tombstone.link, manifest.document
-    tenant_id = store_backup.tenant_numbered(txn, link.tenant, new_salt())
-    targets = (txn.view.seq_of(tenant_id, target) for target in manifest.tombstone.targets)
-    seqs = [seq for seq in targets if seq is not None]
-    if txn.view.seq_of(tenant_id, manifest.tombstone.commitment) is None:
-        event = _tombstone_row(tenant_id, manifest, None if place is None else place.position)
-        store_backup.insert_tombstone(txn, event, seqs)
-    requests = store_erase.requests_of(txn.view, tenant_id, seqs)
-    entries = store_erase.ledger_of(txn.view, tenant_id, seqs=seqs)
-    guard = document["guard"]
-    if guard["disposition"] == "keep":
-        store_erase.keep_ledger(txn, entries)
-        store_erase.keep_requests(txn, requests)
-    else:
-        store_erase.erase_requests(txn, requests)
-        if guard["disposition"] == "expire":
-            store_erase.expire_ledger(txn, entries, guard["expires_at"])
-        else:
-            store_erase.erase_ledger(txn, entries)
-    store_erase.erase_contents(txn, tenant_id, seqs, link.seq)
-    _list_erasure(txn, tenant_id, manifest)
-
-
-def _tombstone_row(tenant_id: int, manifest: Manifest, position: int | None) -> tuple[Any, ...]:
-    parts, link = manifest.document["tombstone"], manifest.tombstone.link
-    return (
-        link.seq,
-        tenant_id,
-        link.tenant_seq,
-        manifest.tombstone.commitment,
-        parts["link"],
-        parts["link_salt"],
-        parts["content_hash"],
-        parts["entry"],
-        position,
-    )
-
-
-def _list_erasure(txn: Txn, tenant_id: int, manifest: Manifest) -> None:
-    """The erasure in the store's own list, as its last manifest tells of it."""
-    document, link = manifest.document, manifest.tombstone.link
-    names = ("basis", "scope", "guard", "erased", "claim", "exceptions")
-    detail = {name: document[name] for name in names if name in document}
-    detail["started_at"] = document["times"]["started_at"]
-    row = {
-        "number": link.details["number"],
-        "tenant": tenant_id,
-        "request": document["request"],
-        "state": document["state"],
-        "tombstone": link.seq,
-        "detail": encode_detail(detail),
-        "manifest": manifest.raw,
-    }
-    store_backup.replace_erasure(txn, row)
-
-
-def _declare_lost(home: Home, txn: Txn, past: list[_Past]) -> None:
-    """The statement that says which entries of the log nobody can open any more, numbered after all of them."""
-    tenant = store_backup.first_tenant(txn.view)
-    if tenant is None:
-        raise UnavailableError("the backup has no tenant to declare anything lost for", code="restore_failed")
-    store_backup.skip_numbers(txn, len(past))
-    txn.continue_after(past[-1].seq)
-    now = txn.stamp(home.clock())
-    signer = home.issuer_signer()
-    issuer, subject = home.config.issuer, home.config.subject
-    txn.add_event(
-        txn.view.tenant_by_id(tenant),
-        "lost",
-        {"recorded_at": now},
-        sign=lambda commitment: sign_statement(signer, issuer, subject, commitment),
-        details={"count": len(past), "statements": [one.commitment for one in past]},
-    )
 
 
 def _require_sound(store: Store) -> None:

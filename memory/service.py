@@ -214,6 +214,42 @@ class Memory:
 
         return erase.execute(self._parts, self._principal, confirm, **selector)
 
+    def request(self, request: str) -> Answer:
+        """How a request for erasure stands, what is left of it, and the token that lets go what may go now."""
+        from memory import erase_follow
+
+        return erase_follow.show_request(self._parts, self._principal, request)
+
+    def forget_rest(self, request: str, *, confirm: str, identifiers: Sequence[str] = ()) -> Answer:
+        """What was erased of what a hold had kept of a request; `confirm` is the token that `request` gave."""
+        from memory import erase_follow
+
+        return erase_follow.go_on(self._parts, self._principal, request, confirm, identifiers=identifiers)
+
+    def told(self, request: str, recipients: Sequence[str]) -> Answer:
+        """The request once it is noted that these recipients were told of the erasure."""
+        from memory import erase_follow
+
+        return erase_follow.tell(self._parts, self._principal, request, recipients)
+
+    def deny(self, code: str, **selector: Any) -> Answer:
+        """A request, as of `forget_preview`, that is denied for a reason of the list: nothing is erased."""
+        from memory import erase_follow
+
+        return erase_follow.deny(self._parts, self._principal, code, **selector)
+
+    def deny_rest(self, request: str, code: str) -> Answer:
+        """The request once what a hold has kept of it is denied."""
+        from memory import erase_follow
+
+        return erase_follow.deny_rest(self._parts, self._principal, request, code)
+
+    def withdraw(self, request: str) -> Answer:
+        """The request once whoever asked has withdrawn it."""
+        from memory import erase_follow
+
+        return erase_follow.withdraw(self._parts, self._principal, request)
+
     def hold(self, *, authority: str, review_by: str | int, **selector: Any) -> Answer:
         """The legal hold that keeps from now on what the selector, as of `forget_preview`, matches."""
         from memory import holds

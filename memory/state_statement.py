@@ -15,7 +15,7 @@ import hashlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from memory import store_state
+from memory import sealed, store_state
 from memory.event import decode_link
 from memory.recovery import last_manifest
 from tlog import cbor
@@ -68,6 +68,7 @@ def add_state(parts: Parts, last: int, until: int, counts: Counter[str]) -> bool
             details=_details(txn.view, last, counts),
         )
         txn.set_meta(LAST_STATE, cbor.encode([made.seq, now]))
+        sealed.seal_statement(parts.home, parts.vault, txn, made)
     return True
 
 

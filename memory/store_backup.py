@@ -133,6 +133,12 @@ def add_backup(txn: Txn, number: bytes, made_at: int, expires_at: int, last_seq:
     )
 
 
+def note_backup(txn: Txn, number: bytes, made_at: int, expires_at: int, last_seq: int) -> None:
+    """Notes a backup that something tells of, unless it is noted."""
+    if txn.view.one("SELECT 1 FROM backups WHERE number = ?", number) is None:
+        add_backup(txn, number, made_at, expires_at, last_seq)
+
+
 def backups_holding(view: Snapshot, seqs: Sequence[int]) -> list[tuple[bytes, int, int, int]]:
     """Of each backup with some of these statements: number, hour, hour of expiry, and how many it has.
 
@@ -144,6 +150,11 @@ def backups_holding(view: Snapshot, seqs: Sequence[int]) -> list[tuple[bytes, in
         for number, made_at, expires_at, last_seq in rows
     ]
     return [row for row in found if row[3]]
+
+
+def oldest_end(view: Snapshot) -> int | None:
+    """The last statement in the backup that has the fewest; None where no backup was made."""
+    return view.rows("SELECT min(last_seq) FROM backups")[0][0]  # type: ignore[no-any-return]
 
 
 # Restoring
@@ -213,15 +224,35 @@ def positions(view: Snapshot) -> dict[bytes, int | None]:
     return dict(view.rows("SELECT commitment, entry_index FROM events"))
 
 
-def insert_tombstone(txn: Txn, event: Sequence[Any], targets: Sequence[int]) -> None:
-    """An erase statement, of which the content is not known, and what it does to these statements."""
+def insert_past(txn: Txn, event: Sequence[Any]) -> None:
+    """A statement from past the backup, of which the content is not known, counted in its tenant."""
     insert_event(txn, event)
-    seq, tenant_id, tenant_seq = event[:3]
-    for target in targets:
-        insert(txn, "acts", {"tenant": tenant_id, "target": target, "seq": seq, "act": "erases"})
+    _, tenant_id, tenant_seq = event[:3]
     txn.connection.execute(
         "UPDATE tenants SET last_seq = max(last_seq, ?) WHERE id = ?", (tenant_seq, tenant_id)
     )
+
+
+def insert_entry(txn: Txn, row: Row) -> None:
+    """A row of the value ledger as it was, under a number of its own; nothing where the value has one already."""
+    known = {name: value for name, value in row.items() if name != "id"}
+    if not known.keys() <= set(columns_of(txn.view, "ledger")):
+        raise MalformedError("expected the rows of a store of this version")
+    marks = ", ".join("?" * len(known))
+    txn.connection.execute(
+        f"INSERT OR IGNORE INTO ledger ({', '.join(known)}) VALUES ({marks})", tuple(known.values())
+    )
+
+
+def seqs_after(view: Snapshot, seq: int) -> dict[bytes, int]:
+    """The number of each statement with a larger one than this, by its commitment."""
+    return dict(view.rows("SELECT commitment, seq FROM events WHERE seq > ?", seq))
+
+
+def agent_of(view: Snapshot, seq: int) -> bytes | None:
+    """The tag of the agent whose fact this is; None if it is none, or erased."""
+    row = view.one("SELECT agent_tag FROM facts WHERE seq = ?", seq)
+    return None if row is None else row[0]
 
 
 def replace_erasure(txn: Txn, row: Row) -> None:

@@ -345,7 +345,7 @@ def _erase_one(txn: Txn, tenant_id: int, seq: int) -> int:
     )
     if found is None:
         return 0
-    _lose_ends(txn, tenant_id, seq)
+    lose_ends(txn, tenant_id, seq)
     txn.connection.execute("DELETE FROM facts WHERE seq = ?", (seq,))
     txn.connection.execute("DELETE FROM contents WHERE seq = ?", (seq,))
     txn.connection.execute("DELETE FROM tokens WHERE tenant = ? AND target = ?", (tenant_id, seq))
@@ -359,7 +359,7 @@ def _key_tags(view: Snapshot, tenant_id: int, seq: int) -> list[tuple[bytes]]:
     )
 
 
-def _lose_ends(txn: Txn, tenant_id: int, seq: int) -> None:
+def lose_ends(txn: Txn, tenant_id: int, seq: int) -> None:
     """Marks the facts that the fact `seq` took the place of: when they ended goes with its content.
 
     It did so by its own statement, or by the one that let it through: then that statement ended them, and tells

@@ -6,7 +6,7 @@ read of `memory.store_read` gives out a fact with any.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memory.event import decode_content
@@ -59,13 +59,17 @@ def summary(view: Snapshot, scope: Scope | None, now: int) -> dict[str, Any]:
     }
 
 
-def holds_on(view: Snapshot, tenant_id: int, seqs: Iterable[int]) -> dict[bytes, tuple[int, int]]:
-    """By the commitment of each hold that keeps some of these facts: how many of them, and its review date."""
-    wanted = set(seqs)
+def holds_on(
+    view: Snapshot, tenant_id: int, facts: Mapping[int, bytes]
+) -> dict[bytes, tuple[tuple[bytes, ...], int]]:
+    """By the commitment of each hold that keeps some of these facts, the commitments of those, and its review date.
+
+    `facts` are commitments by number.
+    """
     found = {}
     for hold in open_holds(view, tenant_id):
         targets = view.rows("SELECT target FROM acts WHERE seq = ? AND act = 'holds'", hold.seq)
-        kept = sum(1 for (target,) in targets if target in wanted)
+        kept = tuple(facts[target] for (target,) in targets if target in facts)
         if kept:
             found[hold.commitment] = (kept, hold.review_by)
     return found

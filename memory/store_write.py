@@ -61,6 +61,19 @@ class NewFact(NamedTuple):
     recorded_at: int
 
 
+class Reserved(NamedTuple):
+    """The numbers, salts and content that the next statement will have, for whoever has to name them first."""
+
+    tenant: TenantRow
+    seq: int
+    tenant_seq: int
+    link_salt: bytes
+    content: bytes
+    content_salt: bytes
+    content_hash: bytes
+    recorded_at: int
+
+
 class Txn:
     """One writing transaction. `view` reads what it has written so far."""
 
@@ -120,55 +133,68 @@ class Txn:
         `content` carries `recorded_at`, from `stamp`. The numbers are part of what is signed, so this happens
         inside the transaction: a statement that is undone leaves no gap.
         """
+        return self.add_reserved(self.reserve(tenant, content), kind, sign=sign, acts=acts, details=details)
+
+    def reserve(self, tenant: TenantRow, content: Mapping[str, Any]) -> Reserved:
+        """What the statement with this content is going to be, which has to be the next one that is added."""
         recorded_at = content.get(RECORDED_AT)
         if type(recorded_at) is not int or recorded_at < self._earliest():
             raise MalformedError("expected recorded_at to be the stamp of this transaction")
-        made = self._sign(tenant, kind, content, sign, acts or {}, details or {})
-        self._insert(made)
-        self._set_recorded_at(recorded_at)
-        self._apply(made, kind, acts or {}, recorded_at)
-        return made
-
-    def _sign(
-        self,
-        tenant: TenantRow,
-        kind: str,
-        content: Mapping[str, Any],
-        sign: SignEntry,
-        acts: Mapping[str, Sequence[bytes]],
-        details: Mapping[str, Any],
-    ) -> EventRow:
         if self._last_seq is None:
             self._last_seq = self._number("SELECT coalesce(max(seq), 0) FROM events")
         if tenant.id not in self._tenant_seqs:
             self._tenant_seqs[tenant.id] = self._number(
                 "SELECT last_seq FROM tenants WHERE id = ?", tenant.id
             )
-        seq, tenant_seq = self._last_seq + 1, self._tenant_seqs[tenant.id] + 1
-        link = event.Link(
-            kind=kind,
-            seq=seq,
-            tenant=tenant.number,
-            tenant_seq=tenant_seq,
-            acts={name: tuple(targets) for name, targets in acts.items() if targets},
-            details={name: value for name, value in details.items() if value is not None},
-        ).encode()
         encoded = event.encode_content(content)
         link_salt, content_salt = new_salt(), new_salt()
-        made = event.commit(link, link_salt, encoded, content_salt)
-        return EventRow(
-            seq=seq,
-            tenant_id=tenant.id,
-            tenant_seq=tenant_seq,
-            commitment=made.commitment,
-            link=link,
+        return Reserved(
+            tenant=tenant,
+            seq=self._last_seq + 1,
+            tenant_seq=self._tenant_seqs[tenant.id] + 1,
             link_salt=link_salt,
-            content_hash=made.content_hash,
-            entry=sign(made.commitment),
-            entry_index=None,
             content=encoded,
             content_salt=content_salt,
+            content_hash=event.content_hash(encoded, content_salt),
+            recorded_at=recorded_at,
         )
+
+    def add_reserved(
+        self,
+        reserved: Reserved,
+        kind: str,
+        *,
+        sign: SignEntry,
+        acts: Mapping[str, Sequence[bytes]] | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> EventRow:
+        """The statement that was reserved, as `add_event` makes it."""
+        link = event.Link(
+            kind=kind,
+            seq=reserved.seq,
+            tenant=reserved.tenant.number,
+            tenant_seq=reserved.tenant_seq,
+            acts={name: tuple(targets) for name, targets in (acts or {}).items() if targets},
+            details={name: value for name, value in (details or {}).items() if value is not None},
+        ).encode()
+        commitment = event.commitment(event.link_hash(link, reserved.link_salt), reserved.content_hash)
+        made = EventRow(
+            seq=reserved.seq,
+            tenant_id=reserved.tenant.id,
+            tenant_seq=reserved.tenant_seq,
+            commitment=commitment,
+            link=link,
+            link_salt=reserved.link_salt,
+            content_hash=reserved.content_hash,
+            entry=sign(commitment),
+            entry_index=None,
+            content=reserved.content,
+            content_salt=reserved.content_salt,
+        )
+        self._insert(made)
+        self._set_recorded_at(reserved.recorded_at)
+        self.apply_acts(made, kind, acts or {}, reserved.recorded_at)
+        return made
 
     def _insert(self, made: EventRow) -> None:
         self.connection.execute(
@@ -194,9 +220,10 @@ class Txn:
         )
         self._last_seq, self._tenant_seqs[made.tenant_id] = made.seq, made.tenant_seq
 
-    def _apply(
+    def apply_acts(
         self, made: EventRow, kind: str, acts: Mapping[str, Sequence[bytes]], recorded_at: int
     ) -> None:
+        """Does to the facts that a statement names what it says, and notes that it did."""
         reached = [(act, self._target(made, target)) for act, targets in acts.items() for target in targets]
         if not reached:
             return

@@ -68,6 +68,14 @@ def whole_hour(microseconds: int) -> int:
     return microseconds - microseconds % HOUR
 
 
+def month_after(microseconds: int) -> int:
+    """The same time of day a month later; on the last day of a month that has no such day."""
+    moment = _EPOCH + timedelta(microseconds=microseconds)
+    first = (moment.replace(day=1) + timedelta(days=32)).replace(day=1)
+    last = ((first + timedelta(days=32)).replace(day=1) - timedelta(days=1)).day
+    return (first.replace(day=min(moment.day, last)) - _EPOCH) // _MICROSECOND
+
+
 def parse_duration(value: object, *, name: str = "duration") -> int:
     """Microseconds of a whole number and one of s, m, h, d, w, such as 90d."""
     match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) and len(value) <= 32 else None

@@ -27,7 +27,10 @@ from tlog.trust import Trust
 OpenContent = Callable[[bytes, bytes], Mapping[str, Any]]
 """(opening file, commitment) -> what the opening proves; VerificationError if it is of another statement."""
 DescribeManifest = Callable[[bytes], Mapping[str, Any]]
-"""(manifest payload) -> its "proved", "said" and "not_proved", each a list of code and text."""
+"""(manifest file) -> its "proved", "said" and "not_proved", each a list of code and text.
+
+Also "logged", what has to be in the log with its commitment, and "heads", the checkpoints that it names.
+"""
 
 
 @dataclass(frozen=True)
@@ -39,14 +42,23 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class LogCopy:
+    """The public files of a log at one checkpoint: the note, and a reader of the others by their paths."""
+
+    checkpoint: bytes
+    read: Callable[[str], bytes | None]
+
+
+@dataclass(frozen=True)
 class Caller:
-    """What the caller brings: whom to trust, the time in seconds, and how contents and manifests are read."""
+    """What the caller brings: whom to trust, the time in seconds, how contents and manifests are read, and a log."""
 
     trust: Trust | None
     now: int
     opening: bytes | None = None
     open_content: OpenContent | None = None
     describe_manifest: DescribeManifest | None = None
+    log: LogCopy | None = None
 
 
 @dataclass(frozen=True)
@@ -74,8 +86,10 @@ class Findings:
     opened: bool = False
 
     def prove(self, code: str, text: str) -> None:
-        """Adds a claim that signatures and hashes prove."""
-        self.proved.append(Claim(code, text))
+        """Adds, once, a claim that signatures and hashes prove."""
+        claim = Claim(code, text)
+        if claim not in self.proved:
+            self.proved.append(claim)
 
     def leave(self, code: str, text: str) -> None:
         """Adds, once, what is not proved."""

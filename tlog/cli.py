@@ -222,6 +222,9 @@ def add_verify_command(subparsers: Any) -> None:
     trust.add_argument("--policy", metavar="FILE", help="a C2SP tlog-policy: logs and witnesses")
     trust.add_argument("--log-key", metavar="VKEY", help="the public key of a log, no witnesses")
     parser.add_argument("--opening", metavar="FILE", help="what proves the content of an entry")
+    parser.add_argument(
+        "--log", metavar="DIR|URL", help="the log's files: whether they have what a manifest says of itself"
+    )
 
 
 def run_verify(
@@ -232,10 +235,13 @@ def run_verify(
 ) -> int:
     """Verifies files and gives the exit code: 0 all hold, 1 one does not, 2 one is not what can be verified."""
     from tlog.claims import Caller
+    from tlog.log_copy import read_copy
     from tlog.verify import verify_files
 
     opening = None if args.opening is None else read_file(args.opening, 1 << 23)
-    caller = Caller(_given_trust(args), int(time.time()), opening, open_content, describe_manifest)
+    trust, now = _given_trust(args), int(time.time())
+    log = None if args.log is None else read_copy(args.log)
+    caller = Caller(trust, now, opening, open_content, describe_manifest, log)
     files, unread = _read_evidence(args.files)
     verdicts = (*verify_files(files, caller, args.opening or ""), *unread)
     holds = all(verdict.holds for verdict in verdicts)

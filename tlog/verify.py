@@ -34,6 +34,7 @@ from tlog.claims import (
     statement_claims,
 )
 from tlog.errors import Error, MalformedError, VerificationError
+from tlog.logged import Wanted, compare_heads, look_in_log
 from tlog.note import MAX_NOTE_BYTES, parse_note
 from tlog.proof import HEADER, TlogProof, parse_proof
 from tlog.reports import REPORT_TYP, parse_report
@@ -245,11 +246,21 @@ def _verify_manifest(data: bytes, caller: Caller, findings: Findings, _: Sequenc
     message = cose.decode_sign1(data, max_bytes=MAX_FILE_BYTES)
     if message.payload is None:
         raise MalformedError("manifest: expected its document attached")
-    findings.holds = signature_claim("manifest", message, UNDATED, caller, findings)
     if caller.describe_manifest is None:
+        findings.holds = signature_claim("manifest", message, UNDATED, caller, findings)
         findings.leave("erasure_itself", "That the content is gone is the word of whoever signed this.")
         return
-    described = caller.describe_manifest(message.payload)
+    described = caller.describe_manifest(data)
+    author = statements.issuer_headers(message.headers)[:2]
+    wanted = [Wanted(one["code"], one["commitment"], one["text"]) for one in described.get("logged", ())]
+    logged, when = look_in_log(wanted, author, caller, findings)
+    signed = signature_claim("manifest", message, when, caller, findings)
+    findings.holds = signed and (logged or caller.log is None)
+    compare_heads(described.get("heads", ()), caller, findings)
+    if caller.log is None and wanted:
+        findings.leave(
+            "logged", "Whether a log has its erase statement and its digest is not seen from this file."
+        )
     for claim in described["proved"]:
         findings.prove(claim["code"], claim["text"])
     for claim in described["said"]:

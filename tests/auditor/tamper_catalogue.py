@@ -337,7 +337,9 @@ def _manifest_of_another_home(copy: Copy, folder: Path) -> Options:
 
 def _overdue(copy: Copy) -> None:
     detail: Any = cbor.decode(copy.ask("SELECT detail FROM erasures")[0][0], max_bytes=1 << 20)
-    detail["started_at"] -= 40 * DAY
+    for name in ("started_at", "received_at", "due_at"):
+        if name in detail:
+            detail[name] -= 40 * DAY
     copy.sql(("UPDATE erasures SET state = 'inconclusive', detail = ?", (cbor.encode(detail),)))
 
 

@@ -472,6 +472,14 @@ def test_an_erasure_says_what_becomes_of_the_guard(world: World, guard: str, fou
 # Erasures
 
 
+ANNOUNCED = (os.urandom(32), os.urandom(32))
+"""The salts of the statement that announces a manifest."""
+
+
+def announced_content(seq: int) -> bytes:
+    return event.encode_content({"recorded_at": NOW - (1000 - seq) * SECOND})
+
+
 def manifest_of(signer: CoseSigner, world: World, seq: int, **changes: Any) -> bytes:
     """A manifest of a tombstone, by its parts; `changes` are of the document."""
     row, link = world.events[seq - 1], world.links[seq - 1]
@@ -490,6 +498,12 @@ def manifest_of(signer: CoseSigner, world: World, seq: int, **changes: Any) -> b
             "link": row.link,
             "link_salt": row.link_salt,
             "content_hash": row.content_hash,
+        },
+        "announcement": {
+            "seq": seq + 1,
+            "tenant_seq": seq + 1,
+            "link_salt": ANNOUNCED[0],
+            "content_hash": event.content_hash(announced_content(seq + 1), ANNOUNCED[1]),
         },
         "systems": [{"kind": kind, "result": "verified"} for kind in ("store", "wal")],
         "checks": [
@@ -542,7 +556,7 @@ def make_erased(signer: CoseSigner) -> Callable[..., Erased]:
             world.erase(seq)
         data = manifest_of(signer, world, targets + 1, **changes)
         digest = hashlib.sha256(data).digest()
-        world.add("manifest", {}, {"number": 1, "erasure": tombstone, "digest": digest})
+        world.add("manifest", {}, {"number": 1, "erasure": tombstone, "digest": digest}, salts=ANNOUNCED)
         document = decode_manifest(data).document
         detail = {name: document.get(name) for name in ("basis", "scope", "guard", "erased")}
         row = ErasureRow(
@@ -576,6 +590,16 @@ def test_an_erasure_whose_parts_agree_has_no_findings(
         ({"number": 2}, "MANIFEST_ALTERED"),
         ({"previous": bytes(32)}, "MANIFEST_ALTERED"),
         ({"tombstone": {}}, "MANIFEST_ALTERED"),
+        ({"announcement": {}}, "MANIFEST_ALTERED"),
+        ({"log": {"origin": "example/log", "before": b"no head"}}, "MANIFEST_ALTERED"),
+        ({"state": "closed_denied", "why": ["unfounded"]}, "ERASURE_STATE_FALSE"),
+        ({"state": "closed_partial", "why": ["wal_pinned"]}, "ERASURE_STATE_FALSE"),
+        ({"state": "closed_partial"}, "ERASURE_STATE_FALSE"),
+        ({"state": "failed", "why": ["wal_pinned"]}, "ERASURE_STATE_FALSE"),
+        ({"state": "awaiting_backups", "why": ["wal_pinned"]}, "ERASURE_STATE_FALSE"),
+        ({"state": "awaiting_recipients", "why": ["backups_remain"]}, "ERASURE_STATE_FALSE"),
+        ({"state": "awaiting_recipients", "why": ["recipients_remain"]}, "ERASURE_STATE_FALSE"),
+        ({"state": "inconclusive"}, "ERASURE_STATE_FALSE"),
         ({"systems": "none", "checks": 5, "scope": [], "why": None}, "MANIFEST_INCOMPLETE"),
     ],
 )
@@ -583,6 +607,22 @@ def test_a_manifest_that_says_something_else_is_found(
     make_erased: Callable[..., Erased], asked: Asked, changes: dict[str, Any], code: str
 ) -> None:
     assert (code, "log erasures/1.cose") in make_erased(**changes).check(asked)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"state": "closed_partial", "why": ["legal_claims", "legal_hold"]},
+        {"state": "failed", "why": ["content_present"]},
+        {"state": "awaiting_backups", "why": ["backups_remain", "mentions_elsewhere"]},
+        {"state": "withdrawn", "why": ["wal_pinned"]},
+        {"state": "inconclusive", "why": ["legal_hold", "wal_pinned"]},
+    ],
+)
+def test_a_state_that_its_reasons_leave_is_none(
+    make_erased: Callable[..., Erased], asked: Asked, changes: dict[str, Any]
+) -> None:
+    assert make_erased(**changes).check(asked) == set()
 
 
 def test_an_erasure_of_nothing_is_found(make_erased: Callable[..., Erased], asked: Asked) -> None:

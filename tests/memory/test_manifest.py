@@ -57,6 +57,12 @@ def make_document(**changes: Any) -> dict[str, Any]:
         "scope": {"kind": "subject", "count": 2, "derived": 1, "by_status": {"active": 2}, "mentions": 0},
         "guard": {"disposition": "erase", "entries": 1},
         "tombstone": make_tombstone(),
+        "announcement": {
+            "seq": 8,
+            "tenant_seq": 5,
+            "link_salt": b"m" * 32,
+            "content_hash": b"k" * 32,
+        },
         "systems": [{"kind": "store", "method": "delete_and_zero", "erased": 3, "result": "verified"}],
         "checks": [
             {"check": "residue", "result": "clean", "counts": {"needles": 4, "controls_found": 1}},
@@ -107,7 +113,7 @@ def test_a_manifest_reads_back_as_it_was_written() -> None:
 def test_a_manifest_has_exactly_these_bytes() -> None:
     """Manifests outlive the program that wrote them, so their encoding is pinned."""
     assert manifest.manifest_digest(sign(make_document())).hex() == (
-        "bf044dd9826f5624b524d78b49c8b26a5876bebbca9491b37af2676d14400b7b"
+        "4a9c98ceff5bc34f2c3994d6d46bb71e8e4f5892205029f58dc8b22c38e17745"
     )
 
 

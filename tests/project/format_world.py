@@ -92,7 +92,7 @@ def make_world(folder: Path) -> Iterator[World]:
     now = [START]
     with ExitStack() as stack:
         stack.enter_context(patch("memory.vault.os", _Draws()))
-        stack.enter_context(patch("memory.erase_record._tools", lambda: dict(TOOLS)))
+        stack.enter_context(patch("memory.erase_document._tools", lambda: dict(TOOLS)))
         stack.enter_context(patch("memory.wiring._witnessed_heads", lambda policy, origin: []))
         pages = PagesResult(58, 151_552, 0, 0, 2, 2, 0, {})
         stack.enter_context(patch("memory.scan_process.pages_apart", lambda folder: pages))

@@ -21,14 +21,15 @@ ALLOWED = {
 AUDITOR_TAKES = {"memory.event"}
 PURE = {
     "tlog": "errors ascii merkle tile note checkpoint cosignature policy certificates trust trust_text cbor cose"
-    " cose_keys statement receipt succession proof claims verify bundles reports",
+    " cose_keys statement receipt succession proof claims logged verify bundles reports",
     "witness": "decide wire subtree loglist marker records compare",
     "memory": "canon canon_dates canon_names canon_numbers canon_spans canon_text canon_types canon_units"
     " model event guard admission allow quarantine timeline chain home_names manifest opening"
     " import_jsonl import_report import_graph import_mem0 import_notes import_chats mcp_lines"
     " mcp_tools provenance_text diagnosis json_documents http_routes http_schemas http_paging"
     " mcp_arguments mcp_ask mcp_cursor mcp_view",
-    "auditor": "checks encodings erasure manifests report exhibits page_map report_html report_cards report_svg"
+    "auditor": "checks encodings erasure erasure_states manifest_heads manifests report exhibits page_map"
+    " report_html report_cards report_svg"
     " report_style report_words report_cose states monitor",
 }
 IMPURE = {
