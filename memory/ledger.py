@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from memory import canon, canon_versions, naming, store_ledger
+from memory import canon, canon_versions, denial, naming, store_ledger
 from memory.canon_versions import Rules
 from memory.key_view import STANDING
 from memory.rows import FactRow, LedgerHit, LedgerRow
@@ -256,14 +256,17 @@ def _is_about(
     if standing:
         if _is_said(standing, seen, now):
             return False
-        words = canon.key_words(standing[0].content["key"])
+        key = str(standing[0].content["key"])
         told = [
             (fact.content["text"], fact.content.get("value"))
             for fact in standing
             if span not in rules.value_forms(said(fact.content))
         ]
-        return naming.states(reading, span, words, told, rules.words_beside)
+        return naming.states(reading, span, key, told, rules.words_beside)
     # Nothing is left of the key but hashes: the words of the text are hashed and compared.
     beside = rules.words_beside(reading, span, ())
-    hashed = None if beside is None else {scope.word_tag(word) for word in beside}
-    return naming.names(hashed, hit.name_tags, ())
+    tags = {word: scope.word_tag(word) for word in beside or ()}
+    if not naming.names(tags.values(), hit.name_tags, ()):
+        return False
+    named = frozenset(word for word, tag in tags.items() if tag in hit.name_tags)
+    return not denial.denies(reading, span, denial.Subject(named))
