@@ -350,7 +350,7 @@ def _content(write: _Write, decision: Decision, known: Known) -> dict[str, Any]:
         "canon": canon_versions.current().version,
     }
     if known.blind and decision.outcome in WITHHELD:
-        ledger.require_few_blind_refusals(write.txn.view, write.scope, write.now)
+        ledger.count_blind_refusal(write.txn, write.scope, write.now)
         # The value was erased and stays refused; to keep this copy of it for review would bring it back.
         content |= {"text": "", "value": None, "subject": None, "source": None}
         content["flags"] = sorted([*content["flags"], "redacted"])

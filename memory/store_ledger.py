@@ -196,15 +196,16 @@ def count_waiting(view: Snapshot, tenant_id: int, agent_tag: bytes) -> int:
     return 0 if row is None else int(row[0])
 
 
-def time_of_refusal(view: Snapshot, tenant_id: int, text_tag: bytes, number: int) -> int | None:
-    """When the latest but `number` of the refusals was recorded that stored neither value nor text."""
+def count_tokens(view: Snapshot, tenant_id: int, purpose: str, bound: bytes, now: int) -> int:
+    """How many tokens there are of a purpose that are bound to one thing and have not expired."""
     row = view.one(
-        "SELECT recorded_at FROM facts WHERE tenant = ? AND text_tag = ? ORDER BY seq DESC LIMIT 1 OFFSET ?",
+        "SELECT count(*) FROM tokens WHERE tenant = ? AND purpose = ? AND bound = ? AND expires_at > ?",
         tenant_id,
-        text_tag,
-        number,
+        purpose,
+        bound,
+        now,
     )
-    return None if row is None else row[0]
+    return 0 if row is None else int(row[0])
 
 
 def _insert(txn: Txn, tenant_id: int, row: LedgerRow, expires_at: int | None) -> None:
