@@ -23,7 +23,9 @@ _HASH_OR_NULL: Final = "{0} IS NOT NULL AND (typeof({0}) <> 'blob' OR length({0}
 _NUMBER: Final = "typeof({0}) <> 'integer'"
 _WAYS: Final = ", ".join(f"CAST('{word}' AS BLOB)" for word in ("opening", "evidence", "export"))
 _GIVEN: Final = f"CAST({{0}} AS BLOB) NOT IN ({_WAYS})"
-_PURPOSES: Final = "CAST({0} AS BLOB) NOT IN (CAST('reaffirm' AS BLOB), CAST('forget' AS BLOB), CAST('blind' AS BLOB))"
+_PURPOSES: Final = (
+    "CAST({0} AS BLOB) NOT IN (CAST('reaffirm' AS BLOB), CAST('forget' AS BLOB), CAST('blind' AS BLOB))"
+)
 _SHAPES: Final[Mapping[str, Mapping[str, str]]] = {
     "tenants": {"name_tag": _HASH, "number": _RANDOM},
     "events": {"commitment": _HASH, "content_hash": _HASH, "link_salt": _HASH},

@@ -1,7 +1,7 @@
 """One write, from the arguments of a caller to a durable statement: a single transaction.
 
 The guard decides inside it, on the caller's own view of the key, so that no other write comes in between. What
-is stored, retired, refused or held is a statement; what agrees writes nothing.
+is stored, retired, refused or held is a statement; what agrees changes nothing, and is one where somebody else says so.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from memory import beginning, canon, canon_versions, edge, guard, ledger, requests
 from memory.admission import admit
 from memory.answers import Answer, receipts, value_of
+from memory.corroboration import corroborate
 from memory.key_view import STANDING, KeyView, key_now, standing_now
 from memory.model import Decision, Known, KnownFact, Principal, Proposal, Status, fact_id, own_name
 from memory.principal import require
@@ -242,6 +243,7 @@ def known_fact(fact: FactRow) -> KnownFact:
 
 def _agreed(write: _Write, decision: Decision) -> _Written:
     fact = next(fact for fact in write.facts if fact.commitment == decision.agrees_with)
+    corroborate(write.parts, write.principal, write.txn, write.scope, write.now, (fact, write.proposal))
     return _Written(_answer(write, decision, fact.commitment), fact.seq, fact.entry_index)
 
 
