@@ -149,6 +149,7 @@ _OPERATIONS: Final[Mapping[str, _Operation]] = {
     "resolve": _named("resolve", "conflict keep"),
     "review": _named("review"),
     "confirm": _named("confirm", "id"),
+    "promote": _named("promote", "id"),
     "discard": _named("discard", "id"),
     "reaffirm": _named("reaffirm", "id reason"),
     "forget_preview": _Operation(_method("forget_preview"), optional=_SELECTOR),

@@ -141,6 +141,9 @@ def _resolve_options(parser: argparse.ArgumentParser) -> None:
 def _review_options(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--confirm", metavar="ID", help="serve a held fact")
+    what.add_argument(
+        "--promote", metavar="ID", help="serve what waits because of who said it, or as a guess"
+    )
     what.add_argument("--discard", metavar="ID", help="drop a held fact")
     what.add_argument("--reaffirm", metavar="ID", help="lift a refusal")
     parser.add_argument("--reason", metavar="R", help="why the refused value holds again")
@@ -301,6 +304,8 @@ def _resolve(memory: Any, args: argparse.Namespace) -> int:
 def _review(memory: Any, args: argparse.Namespace) -> int:
     if args.confirm:
         answer = memory.confirm(args.confirm)
+    elif args.promote:
+        answer = memory.promote(args.promote)
     elif args.discard:
         answer = memory.discard(args.discard)
     elif args.reaffirm:

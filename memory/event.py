@@ -55,6 +55,7 @@ ACTS: Final = frozenset(
         "retires",
         "conflicts",
         "confirms",
+        "dates",
         "discards",
         "retracts",
         "keeps",

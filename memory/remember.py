@@ -325,6 +325,8 @@ def _content(write: _Write, decision: Decision, known: Known) -> dict[str, Any]:
     many = proposal.many if decision.outcome == "history" else guard.is_many(proposal, known)
     if decision.outcome == "history":
         until = guard.history_end(proposal, known)
+    if decision.outcome == "held":
+        until = guard.held_end(proposal, known)
     flags = {
         "provisional": proposal.provisional,
         "many": many,

@@ -22,11 +22,14 @@ from memory.store_holds import refuse_if_held
 from tlog.errors import MalformedError, RefusedError
 
 if TYPE_CHECKING:
+    from memory.model import Status
     from memory.parts import Parts
     from memory.rows import EventRow, FactRow
     from memory.store_write import Txn
 
 _RETRACTABLE: Final = ("active", "conflict", "history")
+# Why a write waits that may be promoted: who said it, or how sure they were.
+_PROMOTED: Final = frozenset({"provisional", "low_confidence", "authority"})
 
 
 @dataclass(frozen=True)
@@ -145,9 +148,29 @@ def confirm(parts: Parts, principal: Principal, reference: object) -> Answer:
         if "redacted" in fact.content.get("flags", ()):
             raise RefusedError("what this one says was erased and not kept", code="erased")
         admission = _admit(act, fact, lifted=None)
-        made = act.state("confirm", {"confirms": [fact.commitment], "retires": admission.retires})
+        made = act.state("confirm", {admission.act: [fact.commitment], "retires": admission.retires})
         _let_through(act, admission, made)
-        return act.answer(fact, "active", made)
+        return act.answer(fact, admission.status, made)
+
+
+def promote(parts: Parts, principal: Principal, reference: object) -> Answer:
+    """A guess, or a write of a client that is not known well enough, becomes a record like any other.
+
+    As `confirm`, for what waits because of who said it or how sure they were, and for nothing else.
+    """
+    require(principal, "memory:review")
+    commitment = _parse_id(reference)
+    with parts.store.read() as view:
+        scope = open_scope(view, parts.vault, principal)
+        fact = None if scope is None else view.fact(scope.tenant_id, scope.agent_tag, commitment)
+        reason = None if fact is None else view.links([fact.seq])[fact.seq].details.get("reason")
+    if fact is not None and fact.status == "held" and reason not in _PROMOTED:
+        raise RefusedError(
+            f"expected a fact that waits for one of {', '.join(sorted(_PROMOTED))}; this one waits for what it says: "
+            "confirm or discard it",
+            code="wrong_status",
+        )
+    return confirm(parts, principal, reference)
 
 
 def discard(parts: Parts, principal: Principal, reference: object) -> Answer:
@@ -191,6 +214,17 @@ class _Admission:
 
     fact: FactRow
     replaced: tuple[FactRow, ...]
+    past: bool = False
+
+    @property
+    def act(self) -> str:
+        """What a confirmation does to it."""
+        return "dates" if self.past else "confirms"
+
+    @property
+    def status(self) -> Status:
+        """What it becomes."""
+        return "history" if self.past else "active"
 
     @property
     def retires(self) -> tuple[bytes, ...]:
@@ -227,11 +261,14 @@ def _admit(act: _Act, fact: FactRow, lifted: bytes | None) -> _Admission:
         raise RefusedError(decision.message, code=str(decision.reason))
     if decision.outcome == "agreed":
         raise RefusedError("a record says the same already; discard this one", code="agreed")
-    if decision.outcome == "history":
+    if decision.outcome == "history" and (lifted is not None or fact.valid_until is None):
+        # Nobody could tell when it ended once the record that it stands behind is erased.
         raise RefusedError(
             "this one is about the past, and would not be current: discard it, and write it again without provisional",
             code="history",
         )
+    if decision.outcome == "history":
+        return _Admission(fact, (), past=True)
     return _Admission(fact, tuple(other for other in standing if other.commitment in decision.retires))
 
 
@@ -240,7 +277,7 @@ def _let_through(act: _Act, admission: _Admission, made: EventRow) -> None:
     fact = admission.fact
     act.txn.index_fact(fact.seq, make_document(scope_token(act.scope.agent_tag), fact.content))
     act.retire(admission.replaced)
-    if fact.key_tag is not None:
+    if fact.key_tag is not None and not admission.past:
         ledger.settle(act.txn, act.scope, fact.key_tag, [ledger.said(fact.content)], None)
     _close_conflict(act, admission.replaced, made)
 

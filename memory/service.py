@@ -184,6 +184,12 @@ class Memory:
 
         return review.confirm(self._parts, self._principal, id)
 
+    def promote(self, id: str) -> Answer:
+        """A guess, or what a client said that is not known well enough, becomes a record like any other."""
+        from memory import review
+
+        return review.promote(self._parts, self._principal, id)
+
     def discard(self, id: str) -> Answer:
         """A held or refused write is dropped."""
         from memory import review

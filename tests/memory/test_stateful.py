@@ -357,6 +357,8 @@ class Machine(RuleBasedStateMachine):
         waiting.remove(fact)
         if what == "discard":
             fact.status = "discarded"
+        elif what == "confirm" and fact.ends is not None and fact.ends <= self.time:
+            fact.status = "history"
         else:
             known.take(fact, self.time, lift=what == "reaffirm")
 
