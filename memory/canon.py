@@ -132,8 +132,8 @@ def _pascal_pattern() -> re.Pattern[str]:
 
 @cache
 def _minus_pattern() -> re.Pattern[str]:
-    # The sign of a number that is a whole part of a key; between letters a hyphen is a separator.
-    return re.compile(r"(^|/ ?)-(?=\d)")
+    # The sign of a number that is a whole part or word of a key; between letters a hyphen is a separator.
+    return re.compile(r"(^|[\s/\\_:|>,;=·・(])-(?=\.?\d[\d.,]*(?:$|[\s/\\_:|>,;=·・)]))")
 
 
 @cache

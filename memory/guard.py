@@ -210,7 +210,7 @@ def _past(view: _View) -> Decision | None:
             fact.status == "history"
             and fact.valid_from == view.start
             and _says_the_same(proposal, fact)
-            and proposal.valid_until in (None, fact.valid_until)
+            and fact.valid_until == history_end(proposal, view.known)
         ):
             return Decision("agreed", AGREED_TEXT, agrees_with=fact.commitment)
     if view.known.blind:

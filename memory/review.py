@@ -6,13 +6,14 @@ to the word index is done here, in the same transaction.
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from memory import beginning, canon, edge, guard, ledger, store_holds
+from memory import beginning, canon, edge, guard, ledger, requests, store_holds
 from memory.answers import Answer, receipts
-from memory.key_view import STANDING
+from memory.key_view import STANDING, states_of_key
 from memory.model import Known, Principal, Proposal, own_name, parse_fact_id
 from memory.principal import require
 from memory.remember import close_settled_conflict, known_fact
@@ -186,8 +187,14 @@ def discard(parts: Parts, principal: Principal, reference: object) -> Answer:
         return act.answer(fact, "discarded", made)
 
 
-def reaffirm(parts: Parts, principal: Principal, reference: object, reason: object) -> Answer:
-    """A refused value holds again: the refused write takes the place of what its key says now."""
+def reaffirm(
+    parts: Parts, principal: Principal, reference: object, reason: object, shown: object = None
+) -> Answer:
+    """A refused value holds again: the refused write takes the place of what its key says now.
+
+    That has to be what it was when the write was refused, or when `review` gave the code `shown` with the refusal: who
+    decides that a value holds again has seen what it takes the place of.
+    """
     require(principal, "memory:reaffirm")
     why = edge.check_text(reason, "reason", edge.MAX_REASON_BYTES)
     commitment = _parse_id(reference)
@@ -201,11 +208,37 @@ def reaffirm(parts: Parts, principal: Principal, reference: object, reason: obje
             raise RefusedError("this refusal is lifted already", code="not_open")
         if "redacted" in fact.content.get("flags", ()):
             raise RefusedError("the value of this refusal was erased and not kept", code="erased")
+        _require_shown(act, fact, shown)
         admission = _admit(act, fact, lifted=fact.commitment)
         made = act.state("reaffirm", {"lifts": [fact.commitment], "retires": admission.retires}, reason=why)
         act.unretire(fact)
         _let_through(act, admission, made)
         return act.answer(fact, "active", made)
+
+
+def _require_shown(act: _Act, refusal: FactRow, shown: object) -> None:
+    """Returns if what the key of a refusal says has not changed since it was shown with it."""
+    if refusal.key_tag is None:
+        return
+    if shown is None:
+        then, now = (
+            {
+                state.commitment
+                for state in states_of_key(act.txn.view, act.scope.tenant_id, refusal.key_tag, time).values()
+                if state.status in STANDING
+            }
+            for time in (refusal.recorded_at, act.now)
+        )
+        same = then == now
+    else:
+        expected = requests.shown_code(act.scope, refusal.commitment, act.key_facts(refusal))
+        same = isinstance(shown, str) and hmac.compare_digest(shown.encode(), expected.encode())
+    if not same:
+        raise RefusedError(
+            "what this key says has changed since this was shown; look at review again, and give the code that it "
+            "shows with this refusal",
+            code="token_invalid",
+        )
 
 
 @dataclass(frozen=True)

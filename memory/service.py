@@ -176,7 +176,9 @@ class Memory:
 
     def review(self) -> Answer:
         """What is held or was refused and waits for a person."""
-        return reads.review(self._parts, self._principal)
+        from memory import review_list
+
+        return review_list.review(self._parts, self._principal)
 
     def confirm(self, id: str) -> Answer:
         """A held fact is served from now on."""
@@ -196,11 +198,11 @@ class Memory:
 
         return review.discard(self._parts, self._principal, id)
 
-    def reaffirm(self, id: str, reason: str | None = None) -> Answer:
-        """A refused value holds again, says a person with that right."""
+    def reaffirm(self, id: str, reason: str | None = None, shown: str | None = None) -> Answer:
+        """A refused value holds again, says a person with that right; `shown` is the code of it in `review`."""
         from memory import review
 
-        return review.reaffirm(self._parts, self._principal, id, reason)
+        return review.reaffirm(self._parts, self._principal, id, reason, shown)
 
     # Erasing
 

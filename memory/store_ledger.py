@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from memory.event import decode_content
-from memory.rows import LedgerHit, LedgerRow, OlderRow
+from memory.rows import FactRow, LedgerHit, LedgerRow, OlderRow
 from memory.vault import WORD_TAG_BYTES
 
 if TYPE_CHECKING:
@@ -194,6 +194,21 @@ def count_waiting(view: Snapshot, tenant_id: int, agent_tag: bytes) -> int:
         agent_tag,
     )
     return 0 if row is None else int(row[0])
+
+
+def reaffirmed(view: Snapshot, tenant_id: int, facts: Collection[FactRow]) -> frozenset[int]:
+    """Which of these facts were refused and let through by a reaffirmation of a person, by number."""
+    return frozenset(
+        fact.seq
+        for fact in facts
+        if fact.status not in ("refused", "discarded")
+        and view.one(
+            "SELECT 1 FROM acts WHERE tenant = ? AND target = ? AND act = 'lifts' LIMIT 1",
+            tenant_id,
+            fact.seq,
+        )
+        is not None
+    )
 
 
 def count_tokens(view: Snapshot, tenant_id: int, purpose: str, bound: bytes, now: int) -> int:

@@ -134,6 +134,25 @@ def test_every_read_wraps_every_field_that_somebody_wrote(home: Home) -> None:
     assert again["current"]["value"] == current
 
 
+def test_what_a_write_answers_is_wrapped_as_a_read_is(home: Home) -> None:
+    """The value and the key of the answer are what is stored: a model reads them there, too."""
+    memory = home.memory(OWNER)
+    arguments = {"key": f"k: {ATTACK}", "value": f"v: {ATTACK}"}
+    made = memory.remember("a", **arguments, idempotency_key="one")
+    mark = made["id"][:MARK_CHARACTERS]
+    for answer in (
+        made,
+        memory.remember("a", **arguments, idempotency_key="one"),
+        memory.remember("a", **arguments),
+    ):
+        assert answer["key"].startswith(f"⟦quarantined {mark}: ") and answer["key"].endswith(f"⟦end {mark}⟧")
+        assert answer["current"]["value"].startswith(f"⟦quarantined {mark}: ")
+    for read in (memory.get(f"k: {ATTACK}"), memory.history(f"k: {ATTACK}")):
+        assert read["key"].startswith(f"⟦quarantined {mark}: ")
+    assert memory.get(f"other: {ATTACK}")["key"].startswith("⟦quarantined ")
+    assert memory.get("plain/key")["key"] == "plain/key"
+
+
 def test_the_command_wraps_it_too(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     home.memory(OWNER).remember(f"{ATTACK} \u202e \x07", key="k", value="v\u200b1")
     for arguments in (["recall", "approve"], ["get", "k"], ["history", "k"]):
