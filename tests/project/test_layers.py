@@ -24,7 +24,7 @@ PURE = {
     " cose_keys statement receipt succession proof claims verify bundles reports",
     "witness": "decide wire subtree loglist marker records compare",
     "memory": "canon canon_dates canon_names canon_numbers canon_spans canon_text canon_types canon_units"
-    " model event guard admission allow quarantine timeline chain home_names manifest opening"
+    " model event guard admission allow quarantine quarantine_tongues timeline chain home_names manifest opening"
     " denial other_things import_jsonl mcp_lines mcp_tools provenance_text",
     "auditor": "checks encodings erasure manifests report exhibits page_map report_html report_cards report_svg"
     " report_style report_words report_cose states monitor",
