@@ -20,7 +20,18 @@ _CURRENT: Final = frozenset({"active", "conflict"})
 _KEPT: Final = "keep"
 _TAKES: Final = ("confirms", "keeps", "begins", "lifts")
 _TIES: Final = frozenset(
-    {"retires", "retracts", "conflicts", "confirms", "keeps", "begins", "lifts", "discards"}
+    {
+        "retires",
+        "retracts",
+        "conflicts",
+        "confirms",
+        "dates",
+        "keeps",
+        "begins",
+        "lifts",
+        "discards",
+        "corroborates",
+    }
 )
 Slot = tuple[int, Any, Any]
 """Tenant, agent and key."""

@@ -25,6 +25,7 @@ AT_WRITING: Final[Mapping[str, str]] = {
 _AFTER: Final[Mapping[str, str]] = {
     "conflicts": "conflict",
     "confirms": "active",
+    "dates": "history",
     "keeps": "active",
     "lifts": "active",
     "discards": "discarded",

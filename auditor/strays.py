@@ -27,7 +27,9 @@ _SEALED: Final = (
 )
 _WAYS: Final = ", ".join(f"CAST('{word}' AS BLOB)" for word in ("opening", "evidence", "export"))
 _GIVEN: Final = f"CAST({{0}} AS BLOB) NOT IN ({_WAYS})"
-_PURPOSES: Final = "CAST({0} AS BLOB) NOT IN (CAST('reaffirm' AS BLOB), CAST('forget' AS BLOB))"
+_PURPOSES: Final = (
+    "CAST({0} AS BLOB) NOT IN (CAST('reaffirm' AS BLOB), CAST('forget' AS BLOB), CAST('blind' AS BLOB))"
+)
 _SHAPES: Final[Mapping[str, Mapping[str, str]]] = {
     "tenants": {"name_tag": _HASH, "number": _RANDOM},
     "events": {"commitment": _HASH, "content_hash": _HASH, "link_salt": _HASH},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +15,7 @@ from memory.times import format_optional, format_time
 from tlog.errors import Error
 
 if TYPE_CHECKING:
+    from memory.key_view import KeyView
     from memory.parts import Parts
     from memory.rows import FactRow
     from memory.wiring import Home
@@ -94,6 +96,7 @@ def receipts(parts: Parts) -> Receipts:
 
 
 # What of a fact somebody wrote; tenant and agent are the host's own words, given as they are.
+_NO_FACT: Final = "without fact"
 _TEXTS: Final = ("key", "value", "text", "subject", "client", "source")
 
 
@@ -140,6 +143,22 @@ def trust_of(fact: FactRow) -> str:
 def value_of(fact: FactRow) -> str | None:
     """What a fact says, as it may be read: its value, or its text where it has none."""
     return presented(fact, "text" if fact.content.get("value") is None else "value").text
+
+
+def current_shape(view: KeyView) -> Answer | None:
+    """The one fact that a key has now; None while clients disagree and for a key of many values."""
+    if view.conflict or any(state.many for _, state in view.facts) or len(view.facts) != 1:
+        return None
+    fact, _ = view.facts[0]
+    return {"id": fact.id, "value": value_of(fact)}
+
+
+def key_shown(key: str, facts: Sequence[FactRow]) -> str:
+    """The key that was asked for, as it may be read: marked as the first fact of the answer is.
+
+    Where there is none, nothing of the answer is anybody's but the caller's own.
+    """
+    return present(key, facts[0].id if facts else _NO_FACT).text
 
 
 @dataclass(frozen=True, slots=True)

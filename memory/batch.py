@@ -87,12 +87,26 @@ def _parse(line: str) -> dict[str, Any]:
     if len(line) > MAX_LINE_CHARACTERS:
         raise MalformedError(f"expected a line of at most {MAX_LINE_CHARACTERS} characters")
     try:
-        request = json.loads(line)
+        request = json.loads(line, object_pairs_hook=_members, parse_constant=_no_constant)
+    except MalformedError:
+        raise
     except (ValueError, RecursionError):
         raise MalformedError("expected a line to be one JSON object") from None
     if not isinstance(request, dict):
         raise MalformedError("expected a line to be one JSON object")
     return request
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The members of an object, each of them once: which of two would count is nobody's to guess."""
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise MalformedError("expected each member of an object once in a line")
+    return members
+
+
+def _no_constant(_: str) -> None:
+    raise MalformedError("expected a line to be one JSON object: NaN and Infinity are no JSON")
 
 
 def _check_arguments(operation: _Operation, request: Mapping[str, Any]) -> None:
@@ -158,8 +172,9 @@ OPERATIONS: Final[Mapping[str, _Operation]] = {
     "resolve": _named("resolve", "conflict keep"),
     "review": _named("review"),
     "confirm": _named("confirm", "id"),
+    "promote": _named("promote", "id"),
     "discard": _named("discard", "id"),
-    "reaffirm": _named("reaffirm", "id reason"),
+    "reaffirm": _named("reaffirm", "id reason", "shown"),
     "forget_preview": _Operation(_method("forget_preview"), optional=_SELECTOR),
     "forget": _Operation(_forget, optional=_SELECTOR | {"confirm"}),
     "request": _named("request", "request"),

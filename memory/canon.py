@@ -12,7 +12,7 @@ from functools import cache
 from typing import Final
 
 from memory.canon_names import identifying_words, inner_words, naming_words
-from memory.canon_spans import Reading, spans, value_word_count, word_count, words_beside
+from memory.canon_spans import Reading, places_of, spans, value_word_count, word_count, words_beside
 from memory.canon_text import fold_case, folded, normal
 from memory.canon_types import Canonical, canonical, forms
 
@@ -25,8 +25,10 @@ __all__ = [
     "canonical_text",
     "canonical_key",
     "key_words",
+    "key_names",
     "text_words",
     "Reading",
+    "places_of",
     "spans",
     "words_beside",
     "value_word_count",
@@ -74,6 +76,11 @@ def canonical_key(key: str) -> str:
 
 def key_words(key: str) -> frozenset[str]:
     """The words by which a text names a key; a ledger row keeps their hashes, to know them without the key."""
+    return frozenset(key_names(key))
+
+
+def key_names(key: str) -> tuple[str, ...]:
+    """The same, in the order that they have in the key."""
     return identifying_words(_words_of_key(key))
 
 
@@ -125,8 +132,8 @@ def _pascal_pattern() -> re.Pattern[str]:
 
 @cache
 def _minus_pattern() -> re.Pattern[str]:
-    # The sign of a number that is a whole part of a key; between letters a hyphen is a separator.
-    return re.compile(r"(^|/ ?)-(?=\d)")
+    # The sign of a number that is a whole part or word of a key; between letters a hyphen is a separator.
+    return re.compile(r"(^|[\s/\\_:|>,;=·・(])-(?=\.?\d[\d.,]*(?:$|[\s/\\_:|>,;=·・)]))")
 
 
 @cache

@@ -54,7 +54,7 @@ def naming_words(text: str) -> Iterator[str]:
                 yield word
 
 
-def identifying_words(key_words: list[str]) -> frozenset[str]:
+def identifying_words(key_words: list[str]) -> tuple[str, ...]:
     """Of a key's words, in order, those that name what it is about: not its attribute, where something is left.
 
     checkout-api/region: checkout, api. user/city: city.
@@ -64,7 +64,7 @@ def identifying_words(key_words: list[str]) -> frozenset[str]:
     if len(listed) > 1:
         shared = all(word in _shared_heads() for word in listed[0])
         listed = listed[1:] if shared else listed[:-1]
-    return frozenset(word for words in listed for word in words)
+    return tuple(dict.fromkeys(word for words in listed for word in words))
 
 
 def inner_words(word: str) -> list[str]:

@@ -78,6 +78,11 @@ def spans(text: str | Reading, word_counts: Collection[int]) -> Iterator[Canonic
     yield from reading.found(word_counts)
 
 
+def places_of(reading: Reading, value: Canonical) -> tuple[Place, ...]:
+    """Where in `reading.base` the text states a value, in order; some may overlap."""
+    return tuple(reading.found({word_count(value)}).get(value, ()))
+
+
 def words_beside(
     text: str | Reading, value: Canonical, rather: Collection[Canonical] = ()
 ) -> frozenset[str] | None:
@@ -87,7 +92,7 @@ def words_beside(
     of `rather` does not count: 'Porto Alegre' does not state 'Porto' where that is the current value.
     """
     reading = text if isinstance(text, Reading) else Reading(text)
-    places = reading.found({word_count(value)}).get(value, ())
+    places = places_of(reading, value)
     near: set[str] | None = None
     for start, end in places[:MAX_PLACES]:
         first = bisect_left(reading.run, start, key=Match.start)

@@ -71,8 +71,8 @@ def forms(base: str) -> tuple[Canonical, ...]:
         # 18h45 is a time, and a duration
         minute = unit[1:]
         return (first, canonical(f"{number}:{minute}"), canonical(f"{number} h {minute} min"))
-    if unit == "m" and base.endswith("M"):
-        readings = (*readings, "million")
+    if unit == "M":
+        readings = ("million",)
     return (first, *(canonical(f"{number} {reading}") for reading in readings))
 
 
@@ -108,7 +108,8 @@ def read_counted(base: str) -> Canonical | None:
         return Canonical("number", numeral.written)
     tail = rest.lstrip(" ")
     return (
-        Canonical("count", f"{numeral.written} {without_ending(fold_case(tail))}")
+        # A million, or a mega of anything, is no metre and no minute.
+        Canonical("count", f"{numeral.written} {'M' if tail == 'M' else without_ending(fold_case(tail))}")
         if tail[0].isalpha()
         else None
     )

@@ -1,8 +1,8 @@
 """Amounts with a unit: durations, sizes, rates, lengths, weights, temperatures, percentages, money.
 
 A unit is known by names whose case does not matter and by symbols whose case does: mW and MW, Mb and MB are
-not one unit, so neither is guessed from mw or mb/s. A single letter never depends on case: 4A may as well be
-a flat, and 4a the same one. What is not known here is no amount.
+not one unit, so neither is guessed from mw or mb/s, and of ms, Ms and mS the first alone is a millisecond. A single
+letter never depends on case: 4A may as well be a flat, and 4a the same one. What is not known here is no amount.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Unit(NamedTuple):
 
 # dimension, factor, power of ten, names without case, symbols as written
 _UNITS: Final = (
-    ("second", 1, -9, "ns nanosecond nanoseconds", ""),
-    ("second", 1, -6, "μs us microsecond microseconds", ""),
-    ("second", 1, -3, "ms msec msecs millisecond milliseconds", ""),
+    ("second", 1, -9, "nanosecond nanoseconds", "ns"),
+    ("second", 1, -6, "microsecond microseconds", "μs us"),
+    ("second", 1, -3, "msec msecs millisecond milliseconds", "ms"),
     (
         "second",
         1,
@@ -44,23 +44,23 @@ _UNITS: Final = (
     ("byte", 1, 0, "byte bytes", ""),
     ("bit", 1, 0, "bit bits", ""),
     ("metre", 1, 0, "metre metres meter meters", ""),
-    ("metre", 1, -3, "mm millimetre millimetres millimeter millimeters", ""),
+    ("metre", 1, -3, "millimetre millimetres millimeter millimeters", "mm"),
     ("metre", 1, -2, "cm centimetre centimetres centimeter centimeters", ""),
     ("metre", 1, 3, "km kilometre kilometres kilometer kilometers", ""),
     ("inch", 1, 0, "inch inches", ""),
     ("inch", 12, 0, "ft foot feet", ""),
     ("inch", 36, 0, "yd yard yards", ""),
-    ("inch", 63360, 0, "mi mile miles", ""),
+    ("inch", 63360, 0, "mile miles", "mi"),
     ("metre an hour", 1, 3, "km/h kmh kph kmph kilometre/h kilometres/h kilometer/h kilometers/h", ""),
     ("mile an hour", 1, 0, "mph mile/h miles/h", ""),
     ("metre a second", 1, 0, "m/s metre/s metres/s meter/s meters/s", ""),
-    ("gram", 1, -3, "mg milligram milligrams", ""),
+    ("gram", 1, -3, "milligram milligrams", "mg"),
     ("gram", 1, 0, "g gram grams gramme grammes", ""),
     ("gram", 1, 3, "kg kilo kilos kilogram kilograms", ""),
     ("gram", 1, 6, "tonne tonnes", "Mg"),
     ("ounce", 1, 0, "oz ounce ounces", ""),
     ("ounce", 16, 0, "lb lbs", ""),
-    ("litre", 1, -3, "ml millilitre millilitres milliliter milliliters", ""),
+    ("litre", 1, -3, "millilitre millilitres milliliter milliliters", "ml mL"),
     ("litre", 1, -2, "cl centilitre centilitres", ""),
     ("litre", 1, 0, "l litre litres liter liters", ""),
     ("hertz", 1, -3, "", "mHz"),
@@ -80,9 +80,9 @@ _UNITS: Final = (
     ("volt", 1, -3, "millivolt millivolts", "mV"),
     ("volt", 1, 3, "kv kilovolt kilovolts", ""),
     ("ampere", 1, 0, "a amp amps ampere amperes", ""),
-    ("ampere", 1, -3, "ma milliamp milliamps", ""),
+    ("ampere", 1, -3, "milliamp milliamps", "mA ma"),
     ("ampere", 1, 6, "", "MA"),
-    ("ampere hour", 1, -3, "mah", ""),
+    ("ampere hour", 1, -3, "", "mAh mah"),
     ("ampere hour", 1, 0, "ah", ""),
     ("celsius", 1, 0, "°c celsius degrees_celsius degree_celsius", ""),
     ("fahrenheit", 1, 0, "°f fahrenheit degrees_fahrenheit degree_fahrenheit", ""),

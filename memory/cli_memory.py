@@ -141,9 +141,13 @@ def _resolve_options(parser: argparse.ArgumentParser) -> None:
 def _review_options(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--confirm", metavar="ID", help="serve a held fact")
+    what.add_argument(
+        "--promote", metavar="ID", help="serve what waits because of who said it, or as a guess"
+    )
     what.add_argument("--discard", metavar="ID", help="drop a held fact")
     what.add_argument("--reaffirm", metavar="ID", help="lift a refusal")
     parser.add_argument("--reason", metavar="R", help="why the refused value holds again")
+    parser.add_argument("--shown", metavar="CODE", help="the code that the list has with it (for --reaffirm)")
 
 
 def _no_options(_: argparse.ArgumentParser) -> None:
@@ -301,15 +305,26 @@ def _resolve(memory: Any, args: argparse.Namespace) -> int:
 def _review(memory: Any, args: argparse.Namespace) -> int:
     if args.confirm:
         answer = memory.confirm(args.confirm)
+    elif args.promote:
+        answer = memory.promote(args.promote)
     elif args.discard:
         answer = memory.discard(args.discard)
     elif args.reaffirm:
-        answer = memory.reaffirm(args.reaffirm, args.reason)
+        answer = memory.reaffirm(args.reaffirm, args.reason, args.shown)
     else:
-        show(args, memory.review(), lambda a: _facts_text(a["facts"], "nothing waits for review"))
+        show(args, memory.review(), _review_text)
         return 0
     show(args, answer, lambda a: f"{a['id']} is {a['status']}")
     return 0
+
+
+def _review_text(answer: Answer) -> str:
+    lines = []
+    for fact in answer["facts"]:
+        now = "" if fact["current"] is None else f", now {fact['current']['value']}"
+        code = "" if fact["shown"] is None else f", --shown {fact['shown']}"
+        lines.append(f"{fact_line(fact)}  ({fact['reason']}{now}{code})")
+    return "\n".join(lines) or "nothing waits for review"
 
 
 def _status(memory: Any, args: argparse.Namespace) -> int:

@@ -116,6 +116,16 @@ def history_end(proposal: Proposal, known: Known) -> int | None:
     return min(ends, default=None)
 
 
+def held_end(proposal: Proposal, known: Known) -> int | None:
+    """The same of a write that is held, where it would be history if it were not; else its own valid_until.
+
+    It is known when it is written alone: by the time somebody confirms it, what it stands behind may be erased.
+    """
+    if proposal.key is None or _past(_view(proposal, known)) is None:
+        return proposal.valid_until
+    return history_end(proposal, known)
+
+
 @dataclass(frozen=True, slots=True)
 class _View:
     """A proposal beside the facts of its key, sorted by what time has made of them."""
@@ -200,7 +210,7 @@ def _past(view: _View) -> Decision | None:
             fact.status == "history"
             and fact.valid_from == view.start
             and _says_the_same(proposal, fact)
-            and proposal.valid_until in (None, fact.valid_until)
+            and fact.valid_until == history_end(proposal, view.known)
         ):
             return Decision("agreed", AGREED_TEXT, agrees_with=fact.commitment)
     if view.known.blind:

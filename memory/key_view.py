@@ -71,6 +71,15 @@ def fact_then(view: Snapshot, fact: FactRow, as_of: int, as_recorded: int, now: 
     return _answered(states, (fact,), as_of, min(now, as_recorded))
 
 
+def replaced_by_plans(view: Snapshot, tenant_id: int, key_tag: bytes, now: int) -> tuple[Status, ...]:
+    """The statuses, as the store caches them, of facts of a key in whose place a plan that has begun stands."""
+    rows = view.facts_of_key(tenant_id, key_tag, STANDING)
+    states = timeline.fold(_cached_write(row) for row in rows)
+    return tuple(
+        row.status for row in rows if timeline.seen_at(states[row.commitment], now).status != row.status
+    )
+
+
 def states_of_key(view: Snapshot, tenant_id: int, key_tag: bytes, as_recorded: int) -> dict[bytes, FactState]:
     """Every fact of a key with its state, as far as it was recorded by a time."""
     return timeline.status_at(timeline_events(view.story_of_key(tenant_id, key_tag)), as_recorded)

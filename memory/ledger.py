@@ -12,11 +12,12 @@ current one, key by key, as keys move on; rows whose fact is erased stay under t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from memory import canon, canon_versions, naming, store_ledger
+from memory import canon, canon_versions, denial, naming, store_ledger
 from memory.canon_versions import Rules
 from memory.key_view import STANDING
 from memory.rows import FactRow, LedgerHit, LedgerRow
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 MAX_BLIND_REFUSALS: Final = 30
 BLIND_SECONDS: Final = 3600
+BLIND_PURPOSE: Final = "blind"
 WordCounts = frozenset[tuple[int, int]]
 """Pairs of a version of the canonical forms and a number of words."""
 
@@ -77,18 +79,21 @@ def outlives_erasure(view: Snapshot, scope: Scope, key_tag: bytes, said: str) ->
     )
 
 
-def require_few_blind_refusals(view: Snapshot, scope: Scope, now: int) -> None:
-    """Returns if an agent may be refused once more what was erased; UnavailableError if it is to wait.
+def count_blind_refusal(txn: Txn, scope: Scope, now: int) -> None:
+    """Notes that an agent is refused what was erased; UnavailableError if it is to wait before it is once more.
 
-    Each such refusal confirms a guess of something erased, so there are MAX_BLIND_REFUSALS in BLIND_SECONDS.
+    Each such refusal confirms a guess of something erased, so there are MAX_BLIND_REFUSALS in BLIND_SECONDS. Each is a
+    token that nobody has, for that long: what is counted does not go with the refusals when these are forgotten.
     """
-    last = store_ledger.time_of_refusal(view, scope.tenant_id, scope.text_tag(""), MAX_BLIND_REFUSALS - 1)
-    if last is not None and last > now - BLIND_SECONDS * 1_000_000:
+    txn.drop_expired_tokens(now)
+    bound = scope.bound_tag(BLIND_PURPOSE)
+    if store_ledger.count_tokens(txn.view, scope.tenant_id, BLIND_PURPOSE, bound, now) >= MAX_BLIND_REFUSALS:
         raise UnavailableError(
             f"refused as an echo {MAX_BLIND_REFUSALS} times within {BLIND_SECONDS} seconds, of records that were "
             "erased: wait before writing this again",
             code="busy",
         )
+    txn.add_token(scope.tenant_id, os.urandom(32), BLIND_PURPOSE, bound, now + BLIND_SECONDS * 1_000_000)
 
 
 def word_counts(view: Snapshot, scope: Scope) -> WordCounts:
@@ -256,14 +261,17 @@ def _is_about(
     if standing:
         if _is_said(standing, seen, now):
             return False
-        words = canon.key_words(standing[0].content["key"])
+        key = str(standing[0].content["key"])
         told = [
             (fact.content["text"], fact.content.get("value"))
             for fact in standing
             if span not in rules.value_forms(said(fact.content))
         ]
-        return naming.states(reading, span, words, told, rules.words_beside)
+        return naming.states(reading, span, key, told, rules.words_beside)
     # Nothing is left of the key but hashes: the words of the text are hashed and compared.
     beside = rules.words_beside(reading, span, ())
-    hashed = None if beside is None else {scope.word_tag(word) for word in beside}
-    return naming.names(hashed, hit.name_tags, ())
+    tags = {word: scope.word_tag(word) for word in beside or ()}
+    if not naming.names(tags.values(), hit.name_tags, ()):
+        return False
+    named = frozenset(word for word, tag in tags.items() if tag in hit.name_tags)
+    return not denial.denies(reading, span, denial.Subject(named))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
-from memory.canon import Canonical, Reading, text_words, value_forms, words_beside
+from memory import denial, other_things
+from memory.canon import Canonical, Reading, key_names, text_words, value_forms, words_beside
 
 Word = TypeVar("Word", str, bytes)
 WordsBeside = Callable[[str | Reading, Canonical, Collection[Canonical]], frozenset[str] | None]
@@ -14,16 +15,17 @@ WordsBeside = Callable[[str | Reading, Canonical, Collection[Canonical]], frozen
 def states(
     text: str | Reading,
     retired: Canonical,
-    key_words: Collection[str],
+    key: str,
     active: Sequence[tuple[str, str | None]],
     beside_in: WordsBeside = words_beside,
 ) -> bool:
     """Whether a text without a key states a value that the key it names has retired.
 
-    `retired` is a form that `canon.spans` found in the text and the ledger holds, `key_words` those of its key,
+    `retired` is a form that `canon.spans` found in the text and the ledger holds for the key,
     `active` the texts and values of the facts that stand there now, `beside_in` `canon.words_beside` of its version.
     Where the record that stands has the retired value in its own text, as a thing named after it has, a text that
-    states the record's value, too, only says that again.
+    states the record's value, too, only says that again. What a text says to hold no more, or says of another thing
+    that has a word in common with the key, it does not state.
     """
     current = [form for told, value in active for form in value_forms(told if value is None else value)]
     if any(
@@ -32,7 +34,15 @@ def states(
     ):
         return False
     beside = beside_in(text, retired, current)
-    return names(beside, key_words, {word for told, _ in active for word in text_words(told)})
+    key_words = key_names(key)
+    active_words = frozenset(word for told, _ in active for word in text_words(told))
+    if not names(beside, key_words, active_words):
+        return False
+    reading = text if isinstance(text, Reading) else Reading(text)
+    if other_things.is_about_another(reading.base, key_words, active_words):
+        return False
+    subject = denial.Subject(frozenset(key_words), active_words | text_words(key), frozenset(current))
+    return not denial.denies(reading, retired, subject)
 
 
 def names(

@@ -48,6 +48,7 @@ class Actor:
     client: str | None = None
     authenticated: bool | None = None
     reason: str | None = None
+    source: str | None = None
 
 
 @dataclass(frozen=True)
@@ -155,11 +156,13 @@ def _actors(view: Snapshot, scope: Scope, acts: tuple[ActRow, ...]) -> dict[int,
         if client is None:
             found[act.seq] = Actor()
         else:
-            mark, reason = fact_id(act.commitment), content.get("reason")
+            mark, reason, source = fact_id(act.commitment), content.get("reason"), content.get("source")
             found[act.seq] = Actor(
                 present(client, mark).text,
                 "authenticated" in content.get("flags", ()),
                 None if reason is None else present(reason, mark).text,
+                # That of a write is told with the write.
+                None if source is None or act.act != "corroborates" else present(source, mark).text,
             )
     return found
 
@@ -255,6 +258,7 @@ def _history(found: _Found) -> Iterator[dict[str, Any]]:
             "client": found.actors[act.seq].client,
             "authenticated": found.actors[act.seq].authenticated,
             "reason": found.actors[act.seq].reason,
+            "source": found.actors[act.seq].source,
             "recorded_at": format_optional(act.recorded_at),
         }
 

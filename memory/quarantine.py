@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from memory import quarantine_tongues
+
 MARK_CHARACTERS: Final = 10
 _FEW: Final = r"(?:\W+\w+){0,3}?\W+"
 _READER: Final = r"(?:assistants?|agents?|ai|models?|llms?|chatbots?|copilots?)"
@@ -34,11 +36,6 @@ RULES: Final[Mapping[str, str]] = {
     "override": (
         rf"\b(?:ignore|disregard|forget|override|bypass|discard)\b{_FEW}"
         rf"(?:previous|prior|above|earlier|preceding|existing|original|system|all|your|any){_FEW}?{_ORDERS}\b"
-        r"|\bignor\w+ (?:bitte )?(?:alle |sämtliche )?(?:bisherigen |vorherigen |obigen )?(?:anweisungen|instruktionen)"
-        r"|\bignore[zr]? (?:toutes )?les (?:instructions|consignes)"
-        r"|\bignor[ae]r? (?:todas )?(?:las |as )(?:instrucciones|instruções)"
-        r"|\bignora(?:re)? (?:tutte )?le (?:precedenti )?istruzioni"
-        r"|忽略.{0,8}(?:指令|指示|说明|提示)|(?:指示|命令).{0,6}無視"
     ),
     "new_orders": (
         rf"\b(?:new|updated|real|actual|hidden|secret) (?:system )?{_ORDERS}\s*[:：]"
@@ -86,7 +83,7 @@ RULES: Final[Mapping[str, str]] = {
 }
 # One of these is in whatever a rule fits; most texts have none, and are done with here.
 _HINTS: Final = (
-    r"instruc|prompt|rules|guidelines|direct|constraint|system|ignor|anweisung|consigne|istruzioni|忽略|無視"
+    r"instruc|prompt|rules|guidelines|direct|constraint|system|ignor"
     r"|you |your |pretend|<|\[/?inst|##|user|human|operator|owner|person|people|assistant|agent|\bai\b|model|llm|bot"
     r"|copilot|tool|function|developer|https?:|www\.|@|token|password|secret|credential"
 )
@@ -117,8 +114,10 @@ class Presented:
 
 def present(text: str, mark: str) -> Presented:
     """The text as it may be read. `mark` is one that its writer could not know: some of the id of its fact."""
-    if text.isascii() and text.isprintable() and not _hints().search(text.casefold()):
-        return Presented(text)
+    if text.isascii() and text.isprintable():
+        folded = text.casefold()
+        if not _hints().search(folded) and not _tongues()[0][0].search(folded):
+            return Presented(text)
     rules = rules_of(text)
     shown = visible(text)
     if not rules:
@@ -135,6 +134,9 @@ def rules_of(text: str) -> tuple[str, ...]:
     """The names of the rules that a text fits, `hidden` among them for text that its readers do not see."""
     plain = _plain(text)
     found = [name for name, rule in _compiled() if rule.search(plain)] if _hints().search(plain) else []
+    for hint, number in _tongues():
+        if hint.search(plain):
+            found += [name for name, rule in _shapes(number) if name not in found and rule.search(plain)]
     if _is_hidden(text):
         found.append("hidden")
     return tuple(found)
@@ -149,6 +151,28 @@ def _hints() -> re.Pattern[str]:
 def _compiled() -> tuple[tuple[str, re.Pattern[str]], ...]:
     # They take some milliseconds to make, and most commands show no text that needs them.
     return tuple((name, re.compile(rule, re.MULTILINE)) for name, rule in RULES.items())
+
+
+@cache
+def _tongues() -> tuple[tuple[re.Pattern[str], int], ...]:
+    """What a text has in it that shapes of a script may fit, and the number of the script."""
+    hints = (quarantine_tongues.HINTS, *quarantine_tongues.SCRIPTS)
+    return tuple((re.compile(hint), number) for number, hint in enumerate(hints))
+
+
+@cache
+def _shapes(number: int) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """The shapes of a script by the names of their rules; number 0 is Latin."""
+    scripts = [re.compile(script) for script in quarantine_tongues.SCRIPTS]
+    found = []
+    for name, shapes in quarantine_tongues.SHAPES.items():
+        of_script = [
+            shape
+            for shape in shapes
+            if next((n for n, one in enumerate(scripts, start=1) if one.search(shape)), 0) == number
+        ]
+        found.append((name, re.compile("|".join(of_script), re.MULTILINE)))
+    return tuple(found)
 
 
 def visible(text: str) -> str:
@@ -172,7 +196,9 @@ def _plain(text: str) -> str:
     # Tag characters spell ASCII that only a machine reads.
     spelled = _TAGS.sub(lambda match: chr(ord(match[0]) - 0xE0000) if ord(match[0]) >= 0xE0020 else "", text)
     folded = unicodedata.normalize("NFKC", spelled).casefold()
-    return "".join(c for c in folded if c in _LINE_ENDS or unicodedata.category(c) not in ("Cf", "Cc", "Cn"))
+    seen = (c for c in folded if c in _LINE_ENDS or unicodedata.category(c) not in ("Cf", "Cc", "Cn"))
+    # Arabic is written with and without its vowel marks.
+    return "".join(c for c in seen if not ("\u064b" <= c <= "\u0652" or c == "\u0640"))
 
 
 def _is_hidden(text: str) -> bool:

@@ -7,12 +7,24 @@ history of a key, which says of each fact what became of it.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from memory import edge, store_holds, store_ledger, store_requests
 from memory.allow import TOLD, may_tell, told_to
-from memory.answers import NOTICE, Answer, Receipts, fact_shape, presented, receipts, scope_shape, value_of
+from memory.answers import (
+    NOTICE,
+    Answer,
+    Receipts,
+    fact_shape,
+    key_shown,
+    presented,
+    receipts,
+    scope_shape,
+    value_of,
+)
 from memory.grants import open_reading
 from memory.key_view import (
     STANDING,
@@ -21,6 +33,7 @@ from memory.key_view import (
     fact_then,
     key_now,
     key_then,
+    replaced_by_plans,
     state_of_fact,
     states_of_key,
 )
@@ -39,7 +52,6 @@ if TYPE_CHECKING:
     from memory.store_read import Snapshot
 
 _MAX_CANDIDATES: Final = 4096
-_MAX_REVIEW: Final = 1000
 
 
 @dataclass(frozen=True)
@@ -92,18 +104,21 @@ def get(parts: Parts, principal: Principal, key: object, asked: Asked) -> Answer
     """The current value of a key, and every fact that is served of it."""
     require(principal, "memory:read")
     checked = edge.check_key(key)
+    lifted: frozenset[int] = frozenset()
     with parts.store.read() as view:
         times = _times(parts, view, asked)
         reading = open_reading(view, parts, principal, asked.owner)
         scope = reading.scope
         found = KeyView() if scope is None else _Read(view, scope, times).key(scope.key_tag(checked))
+        if scope is not None:
+            lifted = store_ledger.reaffirmed(view, scope.tenant_id, [row for row, _ in found.facts])
     states = receipts(parts)
     many = any(state.many for _, state in found.facts)
     alone = len(found.facts) == 1 and not many and not found.conflict
     return {
-        "key": key,
+        "key": key_shown(checked, [fact for fact, _ in found.facts]),
         "current": value_of(found.facts[0][0]) if alone else None,
-        "active": [_served(fact, state, states) for fact, state in found.facts],
+        "active": [_served(fact, state, states, lifted) for fact, state in found.facts],
         "conflict": found.conflict,
         "content_erased": found.content_erased,
         "withheld": found.withheld,
@@ -127,10 +142,12 @@ def history(parts: Parts, principal: Principal, key: object, asked: Asked) -> An
         scope = reading.scope
         rows: tuple[FactRow, ...] = ()
         found: dict[bytes, FactState] = {}
+        lifted: frozenset[int] = frozenset()
         if scope is not None:
             key_tag = scope.key_tag(checked)
             rows = view.facts_of_key(scope.tenant_id, key_tag)
             found = states_of_key(view, scope.tenant_id, key_tag, times.as_recorded)
+            lifted = store_ledger.reaffirmed(view, scope.tenant_id, rows)
     told = [
         (row, seen_at(found[row.commitment], min(times.as_recorded, times.now)))
         for row in rows
@@ -141,8 +158,8 @@ def history(parts: Parts, principal: Principal, key: object, asked: Asked) -> An
         told = [(row, state) for row, state in told if state.valid_from <= times.as_of]
     states = receipts(parts)
     return {
-        "key": key,
-        "facts": [_served(row, state, states) for row, state in told if not state.end_erased],
+        "key": key_shown(checked, rows),
+        "facts": [_served(row, state, states, lifted) for row, state in told if not state.end_erased],
         "content_erased": any(state.end_erased for _, state in told),
         "as_of": None if asked.as_of is None else format_time(times.as_of),
         "as_recorded": format_time(times.as_recorded),
@@ -171,12 +188,14 @@ def recall(
         scope = reading.scope
         found: list[tuple[FactRow, FactState, int]] = []
         omitted = 0
+        lifted: frozenset[int] = frozenset()
         if scope is not None:
             found, omitted = _find(_Read(view, scope, times), words, count, past)
+            lifted = store_ledger.reaffirmed(view, scope.tenant_id, [fact for fact, _, _ in found])
     states = receipts(parts)
     best = found[0][2] if found else 0
     return {
-        "facts": [_served(fact, state, states, _score(score, best)) for fact, state, score in found],
+        "facts": [_served(fact, state, states, lifted, _score(score, best)) for fact, state, score in found],
         "omitted": omitted,
         "as_of": format_time(times.as_of),
         "as_recorded": format_time(times.as_recorded),
@@ -210,28 +229,6 @@ def conflicts(parts: Parts, principal: Principal, owner: object = None) -> Answe
     return {"conflicts": found, "notice": NOTICE, "scope": reading.shape()}
 
 
-def review(parts: Parts, principal: Principal) -> Answer:
-    """What is held or was refused and waits for a person, oldest first, each with the reason code.
-
-    Of more than there is room for, the newest are told, and how many were left out.
-    """
-    require(principal, "memory:review")
-    states = receipts(parts)
-    with parts.store.read() as view:
-        scope = open_scope(view, parts.vault, principal)
-        rows = () if scope is None else view.waiting(scope.tenant_id, scope.agent_tag, _MAX_REVIEW)
-        links = view.links(row.seq for row in rows)
-        count = len(rows)
-        if scope is not None and count == _MAX_REVIEW:
-            count = store_ledger.count_waiting(view, scope.tenant_id, scope.agent_tag)
-    return {
-        "facts": [fact_shape(row, states) | {"reason": links[row.seq].details.get("reason")} for row in rows],
-        "omitted": max(count - len(rows), 0),
-        "notice": NOTICE,
-        "scope": scope_shape(principal),
-    }
-
-
 def status(parts: Parts, principal: Principal) -> Answer:
     """How much there is in the caller's scope and in the store as a whole, and how the log stands.
 
@@ -241,7 +238,14 @@ def status(parts: Parts, principal: Principal) -> Answer:
     require(principal, "memory:read")
     with parts.store.read() as view:
         scope = open_scope(view, parts.vault, principal)
-        counts = {} if scope is None else view.status_counts(scope.tenant_id, scope.agent_tag)
+        counts = Counter({} if scope is None else view.status_counts(scope.tenant_id, scope.agent_tag))
+        if scope is not None:
+            now = max(parts.clock(), view.last_recorded_at())
+            # What a plan that has begun has replaced is stated to be so by whoever acts next, and is so already.
+            for key_tag in store_ledger.keys_begun(view, scope.tenant_id, scope.agent_tag, now):
+                replaced = replaced_by_plans(view, scope.tenant_id, key_tag, now)
+                counts.subtract(replaced)
+                counts["superseded"] += len(replaced)
         open_conflicts = () if scope is None else view.open_conflicts(scope.tenant_id, scope.agent_tag)
         held = store_holds.summary(view, scope, parts.clock())
         requests = store_requests.summary(view, scope, parts.clock())
@@ -249,7 +253,7 @@ def status(parts: Parts, principal: Principal) -> Answer:
         size = view.last_logged_index() + 1 - parts.home.first_position
     public = receipts(parts).published()
     return {
-        "facts": dict(sorted(counts.items())),
+        "facts": {status: count for status, count in sorted(counts.items()) if count},
         "conflicts": len(open_conflicts),
         "holds": held,
         "requests": requests,
@@ -332,9 +336,13 @@ def _states(view: KeyView) -> dict[bytes, FactState]:
     return {fact.commitment: state for fact, state in view.facts}
 
 
-def _served(fact: FactRow, state: FactState, states: Receipts, score: float | None = None) -> Answer:
-    """A fact as it is at the times of the read."""
+def _served(
+    fact: FactRow, state: FactState, states: Receipts, lifted: Collection[int], score: float | None = None
+) -> Answer:
+    """A fact as it is at the times of the read. `lifted`: the numbers of those that a person has reaffirmed."""
     shape = fact_shape(fact, states, score=score)
+    if fact.seq in lifted and state.status not in ("refused", "discarded"):
+        shape["flags"] = sorted({*shape["flags"], "reaffirmed"})
     shape["status"] = state.status
     shape["valid_from"] = format_time(state.valid_from)
     shape["valid_until"] = format_optional(state.ends_at)

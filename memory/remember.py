@@ -1,7 +1,7 @@
 """One write, from the arguments of a caller to a durable statement: a single transaction.
 
 The guard decides inside it, on the caller's own view of the key, so that no other write comes in between. What
-is stored, retired, refused or held is a statement; what agrees writes nothing.
+is stored, retired, refused or held is a statement; what agrees changes nothing, and is one where somebody else says so.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory import beginning, canon, canon_versions, edge, guard, ledger, requests
 from memory.admission import admit
-from memory.answers import Answer, receipts, value_of
-from memory.key_view import STANDING, KeyView, key_now, standing_now
+from memory.answers import Answer, current_shape, receipts
+from memory.corroboration import corroborate
+from memory.key_view import STANDING, key_now, standing_now
 from memory.model import Decision, Known, KnownFact, Principal, Proposal, Status, fact_id, own_name
 from memory.principal import require
+from memory.quarantine import present
 from memory.scope import Scope, open_for_write, open_scope
 from memory.search import make_document, scope_token
 from memory.store_holds import held_contents, is_disputed
@@ -110,14 +112,6 @@ def remember(parts: Parts, principal: Principal, arguments: Mapping[str, Any]) -
     return written.answer
 
 
-def current_shape(view: KeyView) -> Answer | None:
-    """The one fact that a key has now; None while clients disagree and for a key of many values."""
-    if view.conflict or any(state.many for _, state in view.facts) or len(view.facts) != 1:
-        return None
-    fact, _ = view.facts[0]
-    return {"id": fact.id, "value": value_of(fact)}
-
-
 def _read_ahead(parts: Parts, principal: Principal, proposal: Proposal) -> ledger.Statable | None:
     """A text without a value, read for what it may state before the lock is taken: a long one takes its time."""
     if proposal.value is not None or parts.guard != "on":
@@ -141,7 +135,8 @@ def _write_once(write: _Write, request: requests.Request, token: str | None) -> 
         current = current_shape(
             standing_now(write.txn.view, write.scope.tenant_id, write.key_tag, write.standing, write.now)
         )
-    answer = {**kept, "key": write.proposal.key, "current": current, "reaffirm": None}
+    key = None if write.proposal.key is None else present(write.proposal.key, kept["id"]).text
+    answer = {**kept, "key": key, "current": current, "reaffirm": None}
     return _Written(answer, made.seq, made.entry_index)
 
 
@@ -244,6 +239,7 @@ def known_fact(fact: FactRow) -> KnownFact:
 
 def _agreed(write: _Write, decision: Decision) -> _Written:
     fact = next(fact for fact in write.facts if fact.commitment == decision.agrees_with)
+    corroborate(write.parts, write.principal, write.txn, write.scope, write.now, (fact, write.proposal))
     return _Written(_answer(write, decision, fact.commitment), fact.seq, fact.entry_index)
 
 
@@ -325,6 +321,8 @@ def _content(write: _Write, decision: Decision, known: Known) -> dict[str, Any]:
     many = proposal.many if decision.outcome == "history" else guard.is_many(proposal, known)
     if decision.outcome == "history":
         until = guard.history_end(proposal, known)
+    if decision.outcome == "held":
+        until = guard.held_end(proposal, known)
     flags = {
         "provisional": proposal.provisional,
         "many": many,
@@ -352,7 +350,7 @@ def _content(write: _Write, decision: Decision, known: Known) -> dict[str, Any]:
         "canon": canon_versions.current().version,
     }
     if known.blind and decision.outcome in WITHHELD:
-        ledger.require_few_blind_refusals(write.txn.view, write.scope, write.now)
+        ledger.count_blind_refusal(write.txn, write.scope, write.now)
         # The value was erased and stays refused; to keep this copy of it for review would bring it back.
         content |= {"text": "", "value": None, "subject": None, "source": None}
         content["flags"] = sorted([*content["flags"], "redacted"])
@@ -365,7 +363,7 @@ def _answer(write: _Write, decision: Decision, commitment: bytes) -> Answer:
         "reason": decision.reason,
         "message": decision.message,
         "id": fact_id(commitment),
-        "key": write.proposal.key,
+        "key": None if write.proposal.key is None else present(write.proposal.key, fact_id(commitment)).text,
         "retired": [fact_id(retired) for retired in decision.retires],
         "conflict_with": [fact_id(other) for other in decision.conflicts],
         "current": _current_after(write, decision, commitment),
@@ -385,7 +383,7 @@ def _current_after(write: _Write, decision: Decision, commitment: bytes) -> Answ
     begun = proposal.valid_from is None or proposal.valid_from <= write.now
     if not (alone and begun and not proposal.many):
         return current_shape(key_now(view, scope.tenant_id, write.key_tag, write.now))
-    return {"id": fact_id(commitment), "value": write.said}
+    return {"id": fact_id(commitment), "value": present(write.said, fact_id(commitment)).text}
 
 
 def _may_read(write: _Write) -> bool:

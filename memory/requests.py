@@ -31,6 +31,7 @@ TOKEN_PURPOSE: Final = "reaffirm"
 TOKEN_SECONDS: Final = 900
 MAX_TOKEN_CHARACTERS: Final = 256
 _TOKEN_BYTES: Final = 32
+_SHOWN_BYTES: Final = 10
 # The arguments that make two requests under one idempotency key the same, as the caller gave them: "now" is
 # another time at each try.
 _BODY: Final = (
@@ -153,6 +154,12 @@ def redeem_token(
     if not hmac.compare_digest(taken.bound, bound):
         raise _invalid()
     return refusal.commitment
+
+
+def shown_code(scope: Scope, refusal: bytes, standing: Sequence[FactRow]) -> str:
+    """What stands for a refusal as `review` shows it: beside the records that its key has then."""
+    records = b"".join(sorted(fact.commitment for fact in standing))
+    return scope.bound_tag("shown", refusal, records)[:_SHOWN_BYTES].hex()
 
 
 def _bound(

@@ -6,13 +6,14 @@ to the word index is done here, in the same transaction.
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from memory import beginning, canon, edge, guard, ledger, store_holds
+from memory import beginning, canon, edge, guard, ledger, requests, store_holds
 from memory.answers import Answer, receipts
-from memory.key_view import STANDING
+from memory.key_view import STANDING, states_of_key
 from memory.model import Known, Principal, Proposal, own_name, parse_fact_id
 from memory.principal import require
 from memory.remember import close_settled_conflict, known_fact
@@ -22,11 +23,14 @@ from memory.store_holds import refuse_if_held
 from tlog.errors import MalformedError, RefusedError
 
 if TYPE_CHECKING:
+    from memory.model import Status
     from memory.parts import Parts
     from memory.rows import EventRow, FactRow
     from memory.store_write import Txn
 
 _RETRACTABLE: Final = ("active", "conflict", "history")
+# Why a write waits that may be promoted: who said it, or how sure they were.
+_PROMOTED: Final = frozenset({"provisional", "low_confidence", "authority"})
 
 
 @dataclass(frozen=True)
@@ -145,9 +149,29 @@ def confirm(parts: Parts, principal: Principal, reference: object) -> Answer:
         if "redacted" in fact.content.get("flags", ()):
             raise RefusedError("what this one says was erased and not kept", code="erased")
         admission = _admit(act, fact, lifted=None)
-        made = act.state("confirm", {"confirms": [fact.commitment], "retires": admission.retires})
+        made = act.state("confirm", {admission.act: [fact.commitment], "retires": admission.retires})
         _let_through(act, admission, made)
-        return act.answer(fact, "active", made)
+        return act.answer(fact, admission.status, made)
+
+
+def promote(parts: Parts, principal: Principal, reference: object) -> Answer:
+    """A guess, or a write of a client that is not known well enough, becomes a record like any other.
+
+    As `confirm`, for what waits because of who said it or how sure they were, and for nothing else.
+    """
+    require(principal, "memory:review")
+    commitment = _parse_id(reference)
+    with parts.store.read() as view:
+        scope = open_scope(view, parts.vault, principal)
+        fact = None if scope is None else view.fact(scope.tenant_id, scope.agent_tag, commitment)
+        reason = None if fact is None else view.links([fact.seq])[fact.seq].details.get("reason")
+    if fact is not None and fact.status == "held" and reason not in _PROMOTED:
+        raise RefusedError(
+            f"expected a fact that waits for one of {', '.join(sorted(_PROMOTED))}; this one waits for what it says: "
+            "confirm or discard it",
+            code="wrong_status",
+        )
+    return confirm(parts, principal, reference)
 
 
 def discard(parts: Parts, principal: Principal, reference: object) -> Answer:
@@ -163,8 +187,14 @@ def discard(parts: Parts, principal: Principal, reference: object) -> Answer:
         return act.answer(fact, "discarded", made)
 
 
-def reaffirm(parts: Parts, principal: Principal, reference: object, reason: object) -> Answer:
-    """A refused value holds again: the refused write takes the place of what its key says now."""
+def reaffirm(
+    parts: Parts, principal: Principal, reference: object, reason: object, shown: object = None
+) -> Answer:
+    """A refused value holds again: the refused write takes the place of what its key says now.
+
+    That has to be what it was when the write was refused, or when `review` gave the code `shown` with the refusal: who
+    decides that a value holds again has seen what it takes the place of.
+    """
     require(principal, "memory:reaffirm")
     why = edge.check_text(reason, "reason", edge.MAX_REASON_BYTES)
     commitment = _parse_id(reference)
@@ -178,11 +208,37 @@ def reaffirm(parts: Parts, principal: Principal, reference: object, reason: obje
             raise RefusedError("this refusal is lifted already", code="not_open")
         if "redacted" in fact.content.get("flags", ()):
             raise RefusedError("the value of this refusal was erased and not kept", code="erased")
+        _require_shown(act, fact, shown)
         admission = _admit(act, fact, lifted=fact.commitment)
         made = act.state("reaffirm", {"lifts": [fact.commitment], "retires": admission.retires}, reason=why)
         act.unretire(fact)
         _let_through(act, admission, made)
         return act.answer(fact, "active", made)
+
+
+def _require_shown(act: _Act, refusal: FactRow, shown: object) -> None:
+    """Returns if what the key of a refusal says has not changed since it was shown with it."""
+    if refusal.key_tag is None:
+        return
+    if shown is None:
+        then, now = (
+            {
+                state.commitment
+                for state in states_of_key(act.txn.view, act.scope.tenant_id, refusal.key_tag, time).values()
+                if state.status in STANDING
+            }
+            for time in (refusal.recorded_at, act.now)
+        )
+        same = then == now
+    else:
+        expected = requests.shown_code(act.scope, refusal.commitment, act.key_facts(refusal))
+        same = isinstance(shown, str) and hmac.compare_digest(shown.encode(), expected.encode())
+    if not same:
+        raise RefusedError(
+            "what this key says has changed since this was shown; look at review again, and give the code that it "
+            "shows with this refusal",
+            code="token_invalid",
+        )
 
 
 @dataclass(frozen=True)
@@ -191,6 +247,17 @@ class _Admission:
 
     fact: FactRow
     replaced: tuple[FactRow, ...]
+    past: bool = False
+
+    @property
+    def act(self) -> str:
+        """What a confirmation does to it."""
+        return "dates" if self.past else "confirms"
+
+    @property
+    def status(self) -> Status:
+        """What it becomes."""
+        return "history" if self.past else "active"
 
     @property
     def retires(self) -> tuple[bytes, ...]:
@@ -227,11 +294,14 @@ def _admit(act: _Act, fact: FactRow, lifted: bytes | None) -> _Admission:
         raise RefusedError(decision.message, code=str(decision.reason))
     if decision.outcome == "agreed":
         raise RefusedError("a record says the same already; discard this one", code="agreed")
-    if decision.outcome == "history":
+    if decision.outcome == "history" and (lifted is not None or fact.valid_until is None):
+        # Nobody could tell when it ended once the record that it stands behind is erased.
         raise RefusedError(
             "this one is about the past, and would not be current: discard it, and write it again without provisional",
             code="history",
         )
+    if decision.outcome == "history":
+        return _Admission(fact, (), past=True)
     return _Admission(fact, tuple(other for other in standing if other.commitment in decision.retires))
 
 
@@ -240,7 +310,7 @@ def _let_through(act: _Act, admission: _Admission, made: EventRow) -> None:
     fact = admission.fact
     act.txn.index_fact(fact.seq, make_document(scope_token(act.scope.agent_tag), fact.content))
     act.retire(admission.replaced)
-    if fact.key_tag is not None:
+    if fact.key_tag is not None and not admission.past:
         ledger.settle(act.txn, act.scope, fact.key_tag, [ledger.said(fact.content)], None)
     _close_conflict(act, admission.replaced, made)
 

@@ -132,12 +132,13 @@ CREATE TABLE idempotency (
 CREATE UNIQUE INDEX idempotency_request ON idempotency (tenant, request_tag);
 CREATE INDEX idempotency_seq ON idempotency (tenant, seq);
 
--- Single-use tokens: reaffirmations and erasure confirmations, stored hashed.
+-- Single-use tokens: reaffirmations and erasure confirmations, stored hashed. And refusals of what is erased, counted
+-- for an hour as tokens that nobody has.
 CREATE TABLE tokens (
   id INTEGER PRIMARY KEY,
   tenant INTEGER NOT NULL,
   token_hash BLOB NOT NULL,
-  purpose TEXT NOT NULL,                -- 'reaffirm' or 'forget'
+  purpose TEXT NOT NULL,                -- 'reaffirm', 'forget' or 'blind'
   bound BLOB NOT NULL,                  -- keyed hash of what it is bound to
   target INTEGER,                       -- seq of the refusal it lifts
   expires_at INTEGER NOT NULL

@@ -176,7 +176,9 @@ class Memory:
 
     def review(self) -> Answer:
         """What is held or was refused and waits for a person."""
-        return reads.review(self._parts, self._principal)
+        from memory import review_list
+
+        return review_list.review(self._parts, self._principal)
 
     def confirm(self, id: str) -> Answer:
         """A held fact is served from now on."""
@@ -184,17 +186,23 @@ class Memory:
 
         return review.confirm(self._parts, self._principal, id)
 
+    def promote(self, id: str) -> Answer:
+        """A guess, or what a client said that is not known well enough, becomes a record like any other."""
+        from memory import review
+
+        return review.promote(self._parts, self._principal, id)
+
     def discard(self, id: str) -> Answer:
         """A held or refused write is dropped."""
         from memory import review
 
         return review.discard(self._parts, self._principal, id)
 
-    def reaffirm(self, id: str, reason: str | None = None) -> Answer:
-        """A refused value holds again, says a person with that right."""
+    def reaffirm(self, id: str, reason: str | None = None, shown: str | None = None) -> Answer:
+        """A refused value holds again, says a person with that right; `shown` is the code of it in `review`."""
         from memory import review
 
-        return review.reaffirm(self._parts, self._principal, id, reason)
+        return review.reaffirm(self._parts, self._principal, id, reason, shown)
 
     # Erasing
 

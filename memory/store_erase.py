@@ -283,14 +283,13 @@ def holds_anything(view: Snapshot, tenant_id: int) -> bool:
 
 def contents_of(view: Snapshot, tenant_id: int) -> tuple[bytes, ...]:
     """The contents that are left of a tenant, those of tombstones and manifests among them."""
-    rows = view.rows(
-        "SELECT c.content FROM events e CROSS JOIN contents c ON c.seq = e.seq WHERE e.tenant = ?", tenant_id
-    )
-    return tuple(content for (content,) in rows)
+    of_tenant = "SELECT c.content FROM events e CROSS JOIN contents c ON c.seq = e.seq WHERE e.tenant = ?"
+    return tuple(content for (content,) in view.rows(of_tenant, tenant_id))
 
 
 def forget_tenant(txn: Txn, tenant_id: int, name_tag: bytes) -> None:
     """The name of a tenant is gone, and it is found by none: `name_tag` is random."""
+    txn.connection.execute("DELETE FROM tokens WHERE tenant = ?", (tenant_id,))
     txn.connection.execute("UPDATE tenants SET name = '', name_tag = ? WHERE id = ?", (name_tag, tenant_id))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from memory.event import decode_content
-from memory.rows import LedgerHit, LedgerRow, OlderRow
+from memory.rows import FactRow, LedgerHit, LedgerRow, OlderRow
 from memory.vault import WORD_TAG_BYTES
 
 if TYPE_CHECKING:
@@ -196,15 +196,31 @@ def count_waiting(view: Snapshot, tenant_id: int, agent_tag: bytes) -> int:
     return 0 if row is None else int(row[0])
 
 
-def time_of_refusal(view: Snapshot, tenant_id: int, text_tag: bytes, number: int) -> int | None:
-    """When the latest but `number` of the refusals was recorded that stored neither value nor text."""
-    row = view.one(
-        "SELECT recorded_at FROM facts WHERE tenant = ? AND text_tag = ? ORDER BY seq DESC LIMIT 1 OFFSET ?",
-        tenant_id,
-        text_tag,
-        number,
+def reaffirmed(view: Snapshot, tenant_id: int, facts: Collection[FactRow]) -> frozenset[int]:
+    """Which of these facts were refused and let through by a reaffirmation of a person, by number."""
+    return frozenset(
+        fact.seq
+        for fact in facts
+        if fact.status not in ("refused", "discarded")
+        and view.one(
+            "SELECT 1 FROM acts WHERE tenant = ? AND target = ? AND act = 'lifts' LIMIT 1",
+            tenant_id,
+            fact.seq,
+        )
+        is not None
     )
-    return None if row is None else row[0]
+
+
+def count_tokens(view: Snapshot, tenant_id: int, purpose: str, bound: bytes, now: int) -> int:
+    """How many tokens there are of a purpose that are bound to one thing and have not expired."""
+    row = view.one(
+        "SELECT count(*) FROM tokens WHERE tenant = ? AND purpose = ? AND bound = ? AND expires_at > ?",
+        tenant_id,
+        purpose,
+        bound,
+        now,
+    )
+    return 0 if row is None else int(row[0])
 
 
 def _insert(txn: Txn, tenant_id: int, row: LedgerRow, expires_at: int | None) -> None:

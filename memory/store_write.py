@@ -25,6 +25,7 @@ SignEntry = Callable[[bytes], bytes]
 _STATUS_AFTER: Final[Mapping[str, Status]] = {
     "conflicts": "conflict",
     "confirms": "active",
+    "dates": "history",
     "keeps": "active",
     "lifts": "active",
     "discards": "discarded",

@@ -177,6 +177,7 @@ class _Ended:
 _BECOMES: Final[Mapping[str, Status]] = {
     "conflicts": "conflict",
     "confirms": "active",
+    "dates": "history",
     "keeps": "active",
     "lifts": "active",
     "discards": "discarded",

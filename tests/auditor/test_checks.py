@@ -211,6 +211,8 @@ def test_a_sound_world_has_no_findings(world: World, asked: Asked) -> None:
         ("stored", [("write", "conflicts")], "conflict"),
         ("conflict", [("resolve", "keeps")], "active"),
         ("held", [("confirm", "confirms")], "active"),
+        ("held", [("confirm", "dates")], "history"),
+        ("stored", [("corroborate", "corroborates")], "active"),
         ("held", [("discard", "discards")], "discarded"),
         ("refused", [("reaffirm", "lifts")], "active"),
         ("refused", [("write", "lifts")], "refused"),

@@ -28,12 +28,11 @@ Decide = Callable[[Proposal, Known], Decision]
 class Ledger:
     """What a scope has retired: plain here, keyed hashes in the real one."""
 
-    values: dict[tuple[str, canon.Canonical], tuple[int, frozenset[str]]] = field(default_factory=dict)
+    values: dict[tuple[str, canon.Canonical], int] = field(default_factory=dict)
 
     def add(self, key: str, value: str) -> None:
         for form in canon.value_forms(value):
-            row = (canon.word_count(form), canon.key_words(key))
-            self.values[canon.canonical_key(key), form] = row
+            self.values[canon.canonical_key(key), form] = canon.word_count(form)
 
     def drop(self, key: str, value: str) -> None:
         for form in canon.value_forms(value):
@@ -214,11 +213,11 @@ class Simulator:
 
     def _names_retired(self, scope: Scope, text: str) -> bool:
         rows = self.ledgers[scope].values
-        stated = set(canon.spans(text, {count for count, _ in rows.values()}))
-        for (key, value), (_, words) in rows.items():
-            if value in stated and naming.states(text, value, words, self._active(scope, key)):
-                return True
-        return False
+        stated = set(canon.spans(text, {*rows.values()}))
+        return any(
+            value in stated and naming.states(text, value, key, self._active(scope, key))
+            for key, value in rows
+        )
 
     def _active(self, scope: Scope, key: str) -> list[tuple[str, str | None]]:
         return [(fact.text, fact.value) for fact in self._facts(scope, key)]

@@ -335,6 +335,7 @@ METHODS: Final[Mapping[str, Way]] = {
     "has_request": Way(once(lambda memory: {"known": memory.has_request(MARKER["held"])})),
     "retract": Way(each_id("retract"), changes=True),
     "confirm": Way(each_id("confirm"), changes=True),
+    "promote": Way(each_id("promote"), changes=True),
     "discard": Way(each_id("discard"), changes=True),
     "reaffirm": Way(each_id("reaffirm", reason="because"), changes=True),
     "resolve": Way(drive_resolve, changes=True),

@@ -170,6 +170,7 @@ SAME_KEY = [
     ["GitHub/token", "github/token"],
 ]
 OTHER_KEYS = """
+offset -7|offset 7|t (-7)|t (7)
 checkout-api/region-replica|checkout-api|region|checkout/region|checkout-api/regions|checkoutapi/region
 python/3.1|python/310|python/3.11|c++/version|c#/version|c/version|offset/-5|offset/5|user/likes-0|user/likes-1|ab/c|a/bc|cafe/name|café/name
 """.replace("\n", "|").strip("|").split("|")  # fmt: skip

@@ -12,7 +12,7 @@ from ticking import SECOND, Clock
 
 from auditor.audit import Places, audit
 from auditor.evidence import Asked
-from memory import ledger, reads, wiring
+from memory import ledger, review_list, wiring
 from memory.model import AGENT_SCOPES, SCOPES, Principal
 from memory.service import Memory
 from memory.wiring import Home
@@ -435,7 +435,7 @@ def test_a_text_whose_value_was_retired_since_does_not_agree(me: Memory) -> None
 def test_a_review_tells_the_newest_and_how_many_it_left_out(
     me: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reads, "_MAX_REVIEW", 2)
+    monkeypatch.setattr(review_list, "MAX_REVIEW", 2)
     made = [me.remember(f"note {number}", provisional=True)["id"] for number in range(2)]
     assert me.review()["omitted"] == 0
     made += [me.remember(f"more {number}", provisional=True)["id"] for number in range(3)]

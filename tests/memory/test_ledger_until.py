@@ -205,6 +205,24 @@ def test_such_refusals_are_few_an_hour(home: Home, clock: Clock, say: Say) -> No
 
 
 @pytest.mark.usefixtures("blind")
+@pytest.mark.parametrize("guard", ["keep", "erase"])
+def test_forgetting_such_refusals_gives_no_further_guesses(home: Home, say: Say, guard: str) -> None:
+    me = home.memory(ME)
+    for _ in range(3):
+        told = me.remember("svc is in eu-west-1", key=KEY, value="eu-west-1")
+        token = me.forget_preview(id=told["id"], guard=guard)["confirm"]
+        assert me.forget(id=told["id"], guard=guard, confirm=token)["erased"] == 1
+    with pytest.raises(UnavailableError) as refused:
+        say("eu-west-1")
+    assert refused.value.code == "busy"
+    # A tenant of which nothing is left has no count either.
+    token = me.forget_preview(all=True)["confirm"]
+    me.forget(all=True, confirm=token)
+    with home.parts().store.read() as view:
+        assert view.rows("SELECT purpose FROM tokens") == []
+
+
+@pytest.mark.usefixtures("blind")
 def test_a_busy_refusal_leaves_nothing(home: Home, say: Say) -> None:
     for _ in range(3):
         say("eu-west-1")

@@ -346,7 +346,8 @@ class Machine(RuleBasedStateMachine):
         )
         try:
             if what == "reaffirm":
-                memory.reaffirm(fact.id, "a person says so")
+                seen = {one["id"]: one["shown"] for one in memory.review()["facts"]}
+                memory.reaffirm(fact.id, "a person says so", seen.get(fact.id))
             else:
                 getattr(memory, what)(fact.id)
         except (RefusedError, MalformedError):
@@ -357,6 +358,8 @@ class Machine(RuleBasedStateMachine):
         waiting.remove(fact)
         if what == "discard":
             fact.status = "discarded"
+        elif what == "confirm" and fact.ends is not None and fact.ends <= self.time:
+            fact.status = "history"
         else:
             known.take(fact, self.time, lift=what == "reaffirm")
 
