@@ -17,6 +17,7 @@ from auditor.evidence import Asked, Entries, ErasureRow, LogFiles, Statement, St
 from auditor.findings import Finding, Note, Outcome
 from auditor.lost import lost_of
 from auditor.manifest_claims import Erased, check_claims
+from auditor.manifest_form import check_form
 from auditor.manifests import FOLDER as FOLDER
 from auditor.manifests import MAX_MANIFEST_BYTES, Manifest, hour_of, list_in, map_in, map_of, number_in
 from auditor.manifests import decode_manifest as decode_manifest
@@ -71,6 +72,7 @@ def check_erasures(
     ]
     present = {statement.row.commitment for statement in statements if statement.row.content is not None}
     seqs = {statement.row.commitment: statement.row.seq for statement in statements}
+    holds = {one.row.commitment for one in statements if one.link is not None and one.link.acts.get("holds")}
     manifests: dict[int, Manifest] = {}
     for case in cases:
         findings += [] if _is_announced_in_what_is_lost(case, lost) else _check_case(case, asked)
@@ -83,6 +85,7 @@ def check_erasures(
             continue
         manifests[case.number] = manifest
         findings += _check_signature(case, manifest, asked, entries)
+        findings += check_form(manifest.document, case.place, asked.now, holds)
         findings += _check_document(case, manifest, present)
         if case.last and not lost:
             # What a restore brought back knows no more of its own surroundings than it did.

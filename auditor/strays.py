@@ -14,6 +14,7 @@ from typing import Any, Final
 import apsw
 
 from auditor.findings import Finding, Note, Outcome
+from tlog import cbor
 from tlog.errors import Error, MalformedError
 
 _HASH: Final = "typeof({0}) <> 'blob' OR length({0}) <> 32"
@@ -46,6 +47,7 @@ _SHAPES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "backups": {"number": _RANDOM, "made_at": _HOUR, "expires_at": _HOUR, "last_seq": _NUMBER},
     "erasures": {"request": _RANDOM},
+    "grants": {"owner_tag": _HASH, "reader_tag": _HASH},
 }
 """What the value of a column must not be."""
 _OWNED: Final[Mapping[str, str]] = {
@@ -56,7 +58,9 @@ _OWNED: Final[Mapping[str, str]] = {
     "idempotency": "tenant NOT IN (SELECT id FROM tenants)",
     "tokens": "tenant NOT IN (SELECT id FROM tenants)",
     "erasures": "tenant NOT IN (SELECT id FROM tenants)",
+    "grants": "tenant NOT IN (SELECT id FROM tenants)",
     "tenants": "NOT EXISTS (SELECT 1 FROM events e WHERE e.tenant = tenants.id)",
+    "backups": "last_seq > (SELECT coalesce(max(seq), 0) FROM events)",
     "openings": "NOT EXISTS (SELECT 1 FROM events e WHERE e.seq = openings.seq AND e.tenant = openings.tenant)",
 }
 """Rows that no tenant, or no statement, has."""
@@ -141,8 +145,16 @@ def _check_meta(connection: apsw.Connection) -> Iterator[Finding]:
         types = _META.get(_text(name))
         if types is None:
             yield Finding("RESIDUE_ROW", where, "The store has a setting of its own that no store has.")
-        elif type(value) not in types or not _is_small(value):
+        elif type(value) not in types or not _is_small(value) or not _may_execute(_text(name), value):
             yield Finding("RESIDUE_ROW", where, "A setting of the store has a value that it can't have.")
+
+
+def _may_execute(name: str, value: object) -> bool:
+    """What is noted of an erasure that is executing is its request and what is known of it; 0 is none."""
+    if name != "erasure.executing" or value == 0:
+        return True
+    noted = cbor.decode(value, max_bytes=_MAX_META_BYTES) if isinstance(value, bytes) else None
+    return isinstance(noted, list) and [type(one) for one in noted] == [bytes, dict]
 
 
 def _is_small(value: object) -> bool:

@@ -213,11 +213,12 @@ def manifest_of(copy: Copy) -> Path:
     return copy.home / "log" / "erasures" / "1.cose"
 
 
-def rewrite_manifest(copy: Copy, announce: bool = False, **fields: Any) -> None:
+def rewrite_manifest(copy: Copy, announce: bool = False, without: str = "", **fields: Any) -> None:
     """The manifest with other fields, signed again; with `announce` its digest is logged anew, too."""
     path = manifest_of(copy)
     manifest = decode_manifest(path.read_bytes())
     document = {**manifest.document, **fields}
+    document.pop(without, None)
     signer = load_cose_key(copy.home / "keys" / "manifest.key")
     changed = sign_document(signer, manifest, document)
     path.write_bytes(changed)
