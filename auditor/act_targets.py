@@ -44,6 +44,9 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "revokes": _Rule(frozenset({"revoke"}), "grant"),
 }
 """Of all acts but `erases`, which is for anything but a tombstone."""
+_BY_TOKEN: Final = ("lifts", "write")
+_WITHHELD: Final = frozenset({"refused", "discarded"})
+"""A token that was given for a refusal holds also once somebody has dropped what was refused."""
 _ENDS: Final = frozenset({"releases", "revokes"})
 _ACTS_OF: Final[Mapping[str, str]] = {
     "retract": "retracts",
@@ -100,7 +103,9 @@ def _is_fault(
     if kind not in rule.kinds or on not in (None, rule.on):
         return True
     # What is not there, or comes later, is found by the check of order.
-    return target in writes and writes[target].status not in rule.states
+    return target in writes and writes[target].status not in (
+        _WITHHELD if (act, kind) == _BY_TOKEN else rule.states
+    )
 
 
 def _check_told(statement: Statement, told: set[object]) -> Iterator[Finding]:

@@ -26,6 +26,8 @@ from auditor.report_svg import COLOURS, KIND_WORDS, page_map, timeline
 from auditor.report_words import SEVERITIES, VERDICTS, meaning
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+MAX_WORD: Final = 20
+"""Longer texts may be broken between lines."""
 Cell = str | int | None
 
 
@@ -55,11 +57,12 @@ def to_html(report: Report) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Cell]], numbers: Iterable[int] = ()) -> str:
-    """A table of escaped texts; columns in `numbers` are set to the right. "" without rows."""
+    """A table of escaped texts; columns in `numbers` are set to the right, short words kept whole. "" without rows."""
     right = frozenset(numbers)
 
     def cell(tag: str, at: int, value: Cell) -> str:
-        mark = ' class="number"' if at in right else ""
+        is_word = tag == "td" and isinstance(value, str) and len(value) <= MAX_WORD
+        mark = ' class="number"' if at in right else ' class="word"' if is_word else ""
         return f"<{tag}{mark}>{escape('' if value is None else str(value))}</{tag}>"
 
     lines = [
