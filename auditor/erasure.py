@@ -212,8 +212,9 @@ def _check_case(case: _Case, asked: Asked) -> Iterator[Finding]:
         return
     assert case.tombstone.link is not None
     details = case.tombstone.link.details
-    if (case.row.number, case.row.request) != (details.get("number"), details.get("request")):
-        what = "The store's list of erasures has another number or request than the tombstone."
+    noted = (case.row.number, case.row.request, case.row.tenant_id)
+    if noted != (details.get("number"), details.get("request"), case.tombstone.row.tenant_id):
+        what = "The store's list of erasures has another number, request or tenant than the tombstone."
         yield Finding("ERASURE_STATE_FALSE", case.row.place, what)
     if case.last and not _under_way(case, asked) and case.row.manifest != case.data:
         what = "The manifest in the store is not the one beside the tiles."

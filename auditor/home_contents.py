@@ -113,7 +113,8 @@ def _is_log_key(_: str, data: bytes) -> bool:
 
 
 def _is_secret(_: str, data: bytes) -> bool:
-    return len(data) == _SECRET_BYTES
+    """As many bytes as a secret has, and no text: random ones are all of ASCII's letters once in 10**13 homes."""
+    return len(data) == _SECRET_BYTES and not (data.isascii() and data.decode().isprintable())
 
 
 def _is_key_list(_: str, data: bytes) -> bool:
@@ -215,7 +216,8 @@ def _is_cache(path: Path) -> bool:
         numbers: list[int] = []
         for pragma in ("page_count", "page_size"):
             numbers += [int(str(one)) for (one,) in connection.execute(f"PRAGMA {pragma}")]
-        return names <= wanted and path.stat().st_size == numbers[0] * numbers[1]
+        whole = names <= wanted and path.stat().st_size == numbers[0] * numbers[1]
+        return whole and not any(_has_text(connection, name) for name in names)
     except FileNotFoundError:
         return True
     except (apsw.Error, UnicodeDecodeError, IndexError):
@@ -225,6 +227,13 @@ def _is_cache(path: Path) -> bool:
             connection.close()
 
 
+def _has_text(connection: apsw.Connection, table: str) -> bool:
+    """Whether a table of a cache has a text in it, but for the sums of one that are an array of numbers."""
+    rows = connection.execute(f'SELECT * FROM "{table}"')
+    return any(isinstance(value, str) and not _SUMS.fullmatch(value) for row in rows for value in row)
+
+
+_SUMS: Final = re.compile(r"\[[0-9,]{0,400}\]")
 _READ: Final = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
 

@@ -205,7 +205,17 @@ def _fault_within(home: Path, file: HomeFile, belongs: Belongs, now: float) -> s
         return "A registration policy lies beside a log that no entry of it commits to."
     if folder in belongs.logs and old and widths_beyond(rest, belongs.logs[folder]):
         return "A tile lies beyond the end of the log."
+    if _has_notes(home / file.path):
+        return "A file of the home has notes of somebody's, as an attribute beside what it holds."
     return None if holds_its_kind(home, file.path) else "A file of a home holds what such a file never holds."
+
+
+def _has_notes(path: Path) -> bool:
+    """Whether somebody has put a text beside a file, where its bytes do not show it."""
+    try:
+        return any(name.startswith("user.") for name in os.listxattr(path, follow_symlinks=False))
+    except (OSError, AttributeError):
+        return False  # the system has no such attributes, or the file is gone
 
 
 def _place(path: str) -> str:

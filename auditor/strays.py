@@ -6,6 +6,7 @@ Nothing of it is repeated: a finding tells table and row, and what was expected 
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
@@ -72,6 +73,8 @@ _META: Final[Mapping[str, tuple[type, ...]]] = {
     "state.last": (bytes,),
 }
 _MAX_META_BYTES: Final = 64 * 1024
+_OWN_TABLES: Final = "sqlite_"
+_MIN_VECTOR_BYTES, _MAX_VECTOR_BYTES = 64, 16 << 20
 _CANARY_LETTERS: Final = 24
 _CONFIG: Final = frozenset({"version", "secure-delete"})
 _AVERAGES, _STRUCTURE = 1, 10
@@ -84,7 +87,7 @@ _MAX_SEGMENTS: Final = 2000
 def check_strays(connection: apsw.Connection) -> Outcome:
     """Whether the store has rows, settings or parts of its schema that no store has."""
     findings: list[Finding] = []
-    checks = (_check_schema, _check_meta, _check_shapes, _check_owners, _check_index_rows)
+    checks = (_check_vectors, _check_schema, _check_meta, _check_shapes, _check_owners, _check_index_rows)
     for check in checks:
         try:
             findings += check(connection)
@@ -155,6 +158,28 @@ def _may_execute(name: str, value: object) -> bool:
         return True
     noted = cbor.decode(value, max_bytes=_MAX_META_BYTES) if isinstance(value, bytes) else None
     return isinstance(noted, list) and [type(one) for one in noted] == [bytes, dict]
+
+
+def _check_vectors(connection: apsw.Connection) -> Iterator[Finding]:
+    """A store has no vectors: a table of them holds the meaning of texts, those that are gone among them."""
+    sql = "SELECT rowid, CAST(name AS BLOB) FROM sqlite_schema WHERE type = 'table' AND rootpage > 0"
+    for rowid, name in connection.execute(sql).fetchall():
+        if f"table {_text(name)}" in expected_schema() or _text(name).startswith(_OWN_TABLES):
+            continue
+        quoted = _text(name).replace('"', '""')
+        rows = connection.execute(f'SELECT * FROM "{quoted}" LIMIT {_MAX_LISTED}')
+        if any(_is_vector(value) for row in rows for value in row):
+            what = "The store has a table that holds what looks like vectors."
+            yield Finding("RESIDUE_VECTOR", f"store.db sqlite_schema row {rowid}", what)
+
+
+def _is_vector(value: object) -> bool:
+    """Whether bytes read as many numbers of 32 bits are all of a size that vectors have: no text is."""
+    if type(value) is not bytes or len(value) % 4 or not _MIN_VECTOR_BYTES <= len(value) <= _MAX_VECTOR_BYTES:
+        return False
+    numbers: tuple[float, ...] = struct.unpack(f"<{len(value) // 4}f", value)
+    told = sum(1e-6 <= abs(number) <= 1e3 for number in numbers)
+    return told >= 16 and told + numbers.count(0.0) == len(numbers)
 
 
 def _is_small(value: object) -> bool:
