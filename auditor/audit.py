@@ -27,14 +27,15 @@ from auditor.exhibits import (
     head_of,
 )
 from auditor.findings import Finding, Note, Outcome, merge
-from auditor.home_files import Belongs, check_guard_keys, check_home_files, sizes_of_logs
+from auditor.home_files import Belongs, check_guard_keys, check_home_files, sizes_of_logs, staged_policies
 from auditor.log_files import FOLDER, url_files
 from auditor.monitor_state import earlier_heads
+from auditor.own_heads import check_own_heads, read_own_heads
 from auditor.page_map import page_maps
 from auditor.part import audit_part
 from auditor.progress import Tell, silent
 from auditor.promises import Held, check_promises_held, read_held
-from auditor.registrations import check_registrations
+from auditor.registrations import check_registrations, policies_in
 from auditor.residue import ScanResult, scan_files
 from auditor.settings import check_settings
 from auditor.snapshot import STORE, copy_store, read_only
@@ -96,6 +97,8 @@ def audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequence
         else:
             raise MalformedError("expected a home or a log to audit")
         keys, asked = with_key_list(logs[-1][1], asked, places.state)
+        with_notes = places.home is not None and places.log is None and bundle is None
+        own = read_own_heads(places.home, [name for name, _ in logs]) if with_notes and places.home else ()
         # Before this audit puts its own head in the place of theirs.
         earlier = () if places.state is None else earlier_heads(places.state, asked.trust.policy)
         places.tell("the log")
@@ -108,7 +111,9 @@ def audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequence
         outcomes += found
         if places.home is not None:
             # What lies in a bundle, its own list says.
-            outcomes += [] if bundle is not None else [_check_home(places, places.home, logs, asked.now)]
+            outcomes += [] if bundle is not None else [_check_home(places, places.home, logs, log, asked.now)]
+            head = None if log.verified is None else log.verified.checkpoint
+            outcomes.append(check_own_heads(own, log.entries, head))
             outcomes.append(check_settings(places.home, asked, places.state))
         outcomes.append(check_heads(exhibits.heads, log.entries))
         if needles is not None:
@@ -124,9 +129,12 @@ def audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequence
     return Audited(whole, log.verified, exhibits)
 
 
-def _check_home(places: Places, home: Path, logs: Sequence[tuple[str, LogFiles]], now: int) -> Outcome:
+def _check_home(
+    places: Places, home: Path, logs: Sequence[tuple[str, LogFiles]], log: AuditedLog, now: int
+) -> Outcome:
     names = [] if places.log is not None else [name for name, _ in logs]
-    return check_home_files(home, now, Belongs(frozenset(names), sizes_of_logs(home, names)))
+    policies = policies_in(log.entries) | staged_policies(home, names) if names else None
+    return check_home_files(home, now, Belongs(frozenset(names), sizes_of_logs(home, names), policies))
 
 
 def _audit_log_alone(

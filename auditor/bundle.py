@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from auditor.evidence import Asked
@@ -43,10 +43,13 @@ def is_bundle(folder: Path) -> bool:
 
 def read_bundle(folder: Path, asked: Asked) -> ReadBundle:
     """The bundle in a folder. MalformedError if it has no list that can be read, or links, or too many files."""
-    there = dict(_files(folder))
+    folders: set[str] = set()
+    there = dict(_files(folder, folders))
     data = _read(folder / NAME)
     message, bundle = parse_bundle(data)
-    findings = [*_check_signature(message, asked), *_check_files(folder, bundle, there)][:MAX_FINDINGS]
+    findings = [*_check_signature(message, asked), *_check_files(folder, bundle, there)]
+    findings += _check_folders(bundle, folders)
+    del findings[MAX_FINDINGS:]
     checked = [Note("bundle", "files of the bundle hashed, and compared with its list", len(bundle.files))]
     not_checked = [
         Note(
@@ -96,6 +99,15 @@ def _check_files(folder: Path, bundle: Bundle, there: dict[str, int]) -> Iterato
         yield Finding(CODE, "bundle", what, {"files": len(added)})
 
 
+def _check_folders(bundle: Bundle, folders: set[str]) -> Iterator[Finding]:
+    """Every folder leads to a file of the list: the name of one that does not is nobody's promise."""
+    leading = {str(parent) for one in bundle.files for parent in PurePosixPath(one.path).parents}
+    added = folders - leading
+    if added:
+        what = "The bundle has folders that lead to no file of its list."
+        yield Finding(CODE, "bundle", what, {"folders": len(added)})
+
+
 def _digest(folder: Path, one: BundleFile) -> bytes:
     digest = hashlib.sha256()
     descriptor = os.open(folder / one.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -117,30 +129,34 @@ def _read(path: Path) -> bytes:
     return data
 
 
-def _files(folder: Path) -> Iterator[tuple[str, int]]:
-    """Path and size of each file of the bundle, of which there may be only so many, folders counted."""
+def _files(folder: Path, folders: set[str]) -> Iterator[tuple[str, int]]:
+    """Path and size of each file of the bundle, of which there may be only so many; the folders go into `folders`."""
     for count, (path, size) in enumerate(_walk(folder, "", 0), 1):
         if count > 2 * MAX_FILES:
             raise MalformedError(f"expected at most {MAX_FILES} files in a bundle")
-        if path:
+        if size is None:
+            folders.add(path)
+        else:
             yield path, size
 
 
-def _walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, int]]:
-    """Path and size of each file; MalformedError for what is neither a file nor a folder, or is mostly holes."""
+def _walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, int | None]]:
+    """Path and size of each file and folder, which has none; MalformedError for anything else, or for mostly holes."""
     if depth > MAX_DEPTH:
         raise MalformedError(f"expected a bundle of at most {MAX_DEPTH} folders in each other")
     with os.scandir(folder) as listing:
         for entry in listing:
             status = entry.stat(follow_symlinks=False)
             if stat.S_ISDIR(status.st_mode):
-                yield "", 0
+                yield prefix + entry.name, None
                 yield from _walk(folder / entry.name, f"{prefix}{entry.name}/", depth + 1)
             elif stat.S_ISREG(status.st_mode):
                 _require_filled(status)
                 yield prefix + entry.name, status.st_size
             else:
-                raise MalformedError("expected nothing but files and folders in a bundle")
+                raise MalformedError(
+                    "expected nothing but files and folders in a bundle, and no links or pipes"
+                )
 
 
 def _require_filled(status: os.stat_result) -> None:

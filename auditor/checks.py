@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from auditor import checks_caches, checks_facts, checks_guard, checks_ledger, checks_store, erasure
+from auditor.act_targets import check_acts
 from auditor.ageing import check_age
+from auditor.checks_grants import check_grants
 from auditor.evidence import Asked, Entries, LogFiles, Statement, StoreRows
 from auditor.findings import Outcome, merge
 from auditor.fold import fold
 from auditor.holds import check_holds
 from auditor.lost import check_lost
 from auditor.registrations import check_registrations
+from auditor.statement_form import check_forms
 from auditor.states import check_states
 
 
@@ -46,6 +49,9 @@ def _check_statements(
         checks_store.check_sequences(rows, statements),
         checks_store.check_order(rows, statements),
         checks_store.check_salts(statements),
+        check_forms(statements),
+        check_acts(statements),
+        check_grants(rows, statements),
         checks_store.check_times(rows, statements, cosigned_at, entries, asked),
         checks_store.check_promises(statements, entries, asked),
         checks_facts.check_opened(statements, folded),

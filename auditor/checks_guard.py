@@ -199,10 +199,14 @@ def _judge(statement: Statement, retired: Retired, value: str) -> Iterator[Findi
     assert statement.link is not None and statement.content is not None
     flags = statement.content.get("flags") or ()
     landed = statement.link.details.get("outcome") in _LANDED
-    allowed = "lifts" in statement.link.acts or "reaffirmed" in flags or "unguarded" in flags
+    allowed = "lifts" in statement.link.acts or "reaffirmed" in flags
     until, at = retired.get(value), statement.content.get("recorded_at")
     ended = until is not None and type(at) is int and at >= until
     if value in retired and landed and not allowed and not ended:
+        if "unguarded" in flags:
+            what = "A value that its key had retired was stored again while the guard was switched off."
+            yield Finding("GUARD_OFF", statement.row.place, what)
+            return
         what = "A value that its key had retired was stored again, and nobody reaffirmed it."
         yield Finding("RETIRED_RETURNED", statement.row.place, what)
 

@@ -17,6 +17,7 @@ from tlog.tile import WIDTH, Tile, decode_bundle, encode_bundle, parse_path, til
 CHECKPOINT: Final = "checkpoint"
 MAX_FINDINGS: Final = 100
 _SECOND: Final = 1_000_000
+_MISSING: Final = "A tile of hashes is missing."
 _CODES: Final = {
     "origin": "LOG_SIGNATURE",
     "log_signature": "LOG_SIGNATURE",
@@ -30,7 +31,7 @@ _CODES: Final = {
 def check_checkpoint(files: LogFiles, asked: Asked) -> tuple[Outcome, VerifiedCheckpoint | None]:
     """The public checkpoint, once the caller's policy accepts it, with what there is to say about it."""
     data = files.read(CHECKPOINT)
-    if data is None:
+    if not data:
         return _no_checkpoint(files, asked), None
     try:
         verified = verify_checkpoint(asked.trust.policy, data)
@@ -62,7 +63,7 @@ def check_tree(files: LogFiles, verified: VerifiedCheckpoint, asked: Asked) -> t
     proved = Frontier(0, ()).extend(leaves[:size]).root() == root
     tiles = list(_check_tiles(files, leaves, size))
     if proved:
-        findings += [Finding("ENTRY_ALTERED", f"log {path}", what, {"hash": at}) for path, at, what in tiles]
+        findings += [Finding(_code(what), f"log {path}", what, {"hash": at}) for path, at, what in tiles]
     else:
         findings += _locate(files, leaves, verified, [path for path, _, _ in tiles])
     checked = Note("tree", "entries hashed up to the root of the checkpoint, and every tile compared", size)
@@ -71,6 +72,10 @@ def check_tree(files: LogFiles, verified: VerifiedCheckpoint, asked: Asked) -> t
     return Outcome(tuple(findings[:MAX_FINDINGS]), done), Entries(
         size, tuple(entries), proved, (span,) if proved else ()
     )
+
+
+def _code(what: str) -> str:
+    return "LOG_TRUNCATED" if what == _MISSING else "ENTRY_ALTERED"
 
 
 def read_unproved(files: LogFiles) -> Entries:
@@ -206,7 +211,7 @@ def _check_tiles(files: LogFiles, leaves: Sequence[bytes], size: int) -> Iterato
         data = files.read(tile.path)
         if data is None:
             if tile in needed and files.read(tile.full.path) is None:
-                yield tile.path, 0, "A tile of hashes is missing."
+                yield tile.path, 0, _MISSING
         elif len(expected) < tile.width:
             yield tile.path, 0, "A tile of hashes goes beyond the entries there are."
         elif data != b"".join(expected):

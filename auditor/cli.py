@@ -107,7 +107,7 @@ def run_audit(args: argparse.Namespace) -> int:
     from auditor.evidence import Asked
     from auditor.findings import Outcome, merge
     from auditor.progress import told_on
-    from auditor.report import Report, to_text
+    from auditor.report import Report, Trusted, to_text
 
     require_forms(args.report, args.report_key)
     home = _home(args)
@@ -126,7 +126,8 @@ def run_audit(args: argparse.Namespace) -> int:
     if audited.verified is not None:
         checkpoint = audited.verified.checkpoint
         subject |= {"origin": checkpoint.origin, "size": checkpoint.size, "root": checkpoint.root.hex()}
-    report = Report(outcome, made_at, subject, audited.exhibits, now // 1_000_000)
+    whose: Trusted = "caller" if note is None else "home"
+    report = Report(outcome, made_at, subject, audited.exhibits, now // 1_000_000, whose)
     document = write_reports(report, args.report, signer)
     sys.stdout.write(document.decode() if args.json else to_text(report) + "\n")
     sys.stdout.flush()

@@ -16,6 +16,7 @@ from auditor.erasure_states import Case, check_detail, check_state
 from auditor.evidence import Asked, Entries, LogFiles, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
 from auditor.manifest_claims import Erased, check_claims
+from auditor.manifest_form import check_form
 from auditor.manifest_heads import check_heads
 from auditor.manifests import FOLDER as FOLDER
 from auditor.manifests import MAX_MANIFEST_BYTES, Manifest, list_in, map_in, map_of, number_in
@@ -49,6 +50,7 @@ def check_erasures(
     ]
     present = {statement.row.commitment for statement in statements if statement.row.content is not None}
     seqs = {statement.row.commitment: statement.row.seq for statement in statements}
+    holds = {one.row.commitment for one in statements if one.link is not None and one.link.acts.get("holds")}
     manifests: dict[int, Manifest] = {}
     for case in cases:
         findings += _check_case(case, asked)
@@ -61,6 +63,7 @@ def check_erasures(
             continue
         manifests[case.number] = manifest
         findings += _check_signature(case, manifest, asked, entries)
+        findings += check_form(manifest.document, case.place, asked.now, holds)
         findings += _check_document(case, manifest, present)
         if case.last:
             # Where logs followed each other, the policy may know the last alone.
@@ -187,8 +190,9 @@ def _check_case(case: Case, asked: Asked) -> Iterator[Finding]:
         return
     assert case.tombstone.link is not None
     details = case.tombstone.link.details
-    if (case.row.number, case.row.request) != (details.get("number"), details.get("request")):
-        what = "The store's list of erasures has another number or request than the tombstone."
+    noted = (case.row.number, case.row.request, case.row.tenant_id)
+    if noted != (details.get("number"), details.get("request"), case.tombstone.row.tenant_id):
+        what = "The store's list of erasures has another number, request or tenant than the tombstone."
         yield Finding("ERASURE_STATE_FALSE", case.row.place, what)
     if case.last and not _under_way(case, asked) and case.row.manifest != case.data:
         what = "The manifest in the store is not the one beside the tiles."

@@ -142,10 +142,27 @@ class OpeningRow:
 
 @dataclass(frozen=True, slots=True)
 class BackupRow:
-    """A row of `backups`, and the last statement in it."""
+    """A row of `backups`, and the last statement in it. Times are to the hour."""
 
     number: bytes
     last_seq: int
+    made_at: int = 0
+    expires_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GrantRow:
+    """A row of `grants`: finds the statement that lets an agent read what another remembers."""
+
+    seq: int
+    tenant_id: int
+    owner_tag: bytes
+    reader_tag: bytes
+
+    @property
+    def place(self) -> str:
+        """Where it stands, for people."""
+        return f"store.db grants seq {self.seq}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +206,7 @@ class StoreRows:
     erasures: tuple[ErasureRow, ...] = ()
     openings: tuple[OpeningRow, ...] = ()
     backups: tuple[BackupRow, ...] = ()
+    grants: tuple[GrantRow, ...] = ()
     stray_contents: tuple[int, ...] = ()
     """Rows of `contents` that no row of `events` has the number of."""
     meta: Mapping[str, int | bytes | str] = field(default_factory=dict)

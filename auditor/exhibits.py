@@ -24,6 +24,7 @@ from auditor.manifests import (
     map_of,
     number_in,
 )
+from auditor.residual import Backup, residual_backups
 from tlog import cbor
 from tlog.errors import Error, MalformedError
 from tlog.merkle import Frontier, leaf_hash
@@ -140,6 +141,7 @@ class Exhibits:
     kinds: Mapping[str, int] = field(default_factory=dict)
     statuses: Mapping[str, int] = field(default_factory=dict)
     sample: tuple[Sampled, ...] = ()
+    backups: tuple[Backup, ...] = ()
 
 
 def head_of(verified: VerifiedCheckpoint, found_in: str) -> Head:
@@ -333,6 +335,8 @@ def exhibits_of_store(
         kinds=count_kinds(statements),
         statuses=count_statuses(rows),
         sample=draw_sample(statements, root, erased_in(statements)),
+        # Whose each backup is, the store does not say: it holds those of all.
+        backups=residual_backups(rows, statements, manifests) if rows.tenant_id is None else (),
     )
 
 

@@ -33,6 +33,7 @@ SEVERITIES: Final[Mapping[str, Severity]] = {
     "RETIREMENT_UNDECLARED": "high",
     "RETIRED_RETURNED": "high",
     "RETIREMENT_FORGOTTEN": "high",
+    "GUARD_OFF": "medium",
     "ORDER_ALTERED": "high",
     "TIME_IMPLAUSIBLE": "medium",
     "SALT_REUSED": "high",

@@ -6,6 +6,7 @@ is read in its form. Keys are looked at for their shape alone, and nothing of th
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -18,10 +19,13 @@ from typing import Final
 
 import apsw
 
-from tlog import cbor
 from tlog.certificates import decode_key_list
+from tlog.checkpoint import parse_checkpoint
 from tlog.cose import decode_sign1
+from tlog.cose_keys import decode_key
 from tlog.errors import Error, MalformedError
+from tlog.note import parse_note
+from tlog.registration_log import parse_policy_entry
 from tlog.staging import parse_segment
 from tlog.tile import decode_bundle
 
@@ -41,6 +45,12 @@ _PEM: Final = re.compile(
     rb"-----BEGIN (?:EC |)PRIVATE KEY-----\n(?:[A-Za-z0-9+/=]{1,64}\n){1,200}-----END (?:EC |)PRIVATE KEY-----\n?"
 )
 _LOG_KEY: Final = re.compile(rb"PRIVATE\+KEY\+[!-*,-~]{1,255}\+[0-9a-f]{8}\+[A-Za-z0-9+/=]{40,100}\n?")
+_KEY_VERSIONS: Final = frozenset({b"\x02\x01\x00", b"\x02\x01\x01"})
+_ADDRESS: Final = re.compile(r"https?://[!-~]{1,2000}")
+_VKEY: Final = re.compile(r"[!-*,-~]{1,255}\+[0-9a-f]{8}\+[A-Za-z0-9+/=]{40,4000}")
+_LIE: Final = frozenset({"version", "number", "heard_at", "kind", "names", "url", "earlier", "later"})
+_LIES: Final = frozenset({"two_roots", "went_back", "forgot", "not_verified", "misdated"})
+_SLOT_BYTES, _MARK_BYTES = 80, 4
 _INDEX: Final = frozenset({"known", "settled", "filter", "indexed"})
 _TABLES: Final = {"identities.sqlite": _INDEX, "entry-ids.sqlite": _INDEX}
 Judge = Callable[[str, bytes], bool]
@@ -54,7 +64,7 @@ def holds_its_kind(home: Path, path: str) -> bool:
                 return judge(path, read_plain(home / path))
             except FileNotFoundError:
                 return True
-            except (Error, ValueError, OSError, RecursionError):
+            except (Error, ValueError, OSError, RecursionError, AttributeError, TypeError, IndexError):
                 return False
     if path.rpartition("/")[2] in _TABLES:
         return _is_cache(home / path)
@@ -93,7 +103,14 @@ def _is_lock(path: str, data: bytes) -> bool:
 
 
 def _is_pem(_: str, data: bytes) -> bool:
-    return _PEM.fullmatch(data) is not None
+    """Whether it is a private key by its shape: one DER sequence, as long as it says, that begins with its version."""
+    if _PEM.fullmatch(data) is None:
+        return False
+    der = base64.b64decode(b"".join(data.split(b"\n")[1:-1]).partition(b"-")[0])
+    size, start = (
+        (der[1], 2) if der[1] < 0x80 else (int.from_bytes(der[2 : 2 + der[1] - 0x80], "big"), der[1] - 0x7E)
+    )
+    return der[0] == 0x30 and len(der) == start + size and der[start : start + 3] in _KEY_VERSIONS
 
 
 def _is_log_key(_: str, data: bytes) -> bool:
@@ -101,7 +118,8 @@ def _is_log_key(_: str, data: bytes) -> bool:
 
 
 def _is_secret(_: str, data: bytes) -> bool:
-    return len(data) == _SECRET_BYTES
+    """As many bytes as a secret has, and no text: random ones are all of ASCII's letters once in 10**13 homes."""
+    return len(data) == _SECRET_BYTES and not (data.isascii() and data.decode().isprintable())
 
 
 def _is_key_list(_: str, data: bytes) -> bool:
@@ -119,12 +137,52 @@ def _is_of_its_name(path: str, data: bytes) -> bool:
     return hashlib.sha256(data).hexdigest() == Path(path).stem
 
 
-def _is_map(_: str, data: bytes) -> bool:
-    return isinstance(cbor.decode(data, max_bytes=_MAX_BYTES), dict)
+def _is_public_key(path: str, data: bytes) -> bool:
+    """A COSE_Key under its own name."""
+    return decode_key(data).key_id.hex() == Path(path).stem
 
 
-def _is_object(_: str, data: bytes) -> bool:
-    return isinstance(json.loads(data), dict)
+def _is_head(_: str, data: bytes) -> bool:
+    """Origin, size and root, as a log notes a head for itself."""
+    return not parse_checkpoint(data.decode("ascii")).extensions
+
+
+def _is_policy_entry(_: str, data: bytes) -> bool:
+    return parse_policy_entry(data) is not None
+
+
+def _is_memory_of_witnesses(_: str, data: bytes) -> bool:
+    """Sizes by address, and the last note that each key cosigned."""
+    said = json.loads(data)
+    if said.keys() != {"version", "sizes", "notes"} or said["version"] != 1:
+        return False
+    for note in said["notes"].values():
+        parse_checkpoint(parse_note(note.encode()).text)
+    return (
+        all(_ADDRESS.fullmatch(one) for one in said["sizes"])
+        and all(type(size) is int for size in said["sizes"].values())
+        and all(_VKEY.fullmatch(one) for one in said["notes"])
+    )
+
+
+def _is_lie(_: str, data: bytes) -> bool:
+    """What a witness answered, beside what it had said before."""
+    said = json.loads(data)
+    if said.keys() != _LIE or said["version"] != 1 or said["kind"] not in _LIES:
+        return False
+    numbers = (said["number"], said["heard_at"])
+    return all(type(one) is int for one in numbers) and _ADDRESS.fullmatch(said["url"]) is not None
+
+
+def _are_slots(_: str, data: bytes) -> bool:
+    """Keys of backups in places of one size: each is zero, or a key with its mark (docs/formats/backup.md)."""
+    if len(data) % _SLOT_BYTES:
+        return False
+    slots = (data[at : at + _SLOT_BYTES] for at in range(0, len(data), _SLOT_BYTES))
+    return all(
+        not any(slot) or hashlib.sha256(slot[:-_MARK_BYTES]).digest()[:_MARK_BYTES] == slot[-_MARK_BYTES:]
+        for slot in slots
+    )
 
 
 def _is_segment(path: str, data: bytes) -> bool:
@@ -170,7 +228,8 @@ def _is_cache(path: Path) -> bool:
         numbers: list[int] = []
         for pragma in ("page_count", "page_size"):
             numbers += [int(str(one)) for (one,) in connection.execute(f"PRAGMA {pragma}")]
-        return names <= wanted and path.stat().st_size == numbers[0] * numbers[1]
+        whole = names <= wanted and path.stat().st_size == numbers[0] * numbers[1]
+        return whole and not any(_has_text(connection, name) for name in names)
     except FileNotFoundError:
         return True
     except (apsw.Error, UnicodeDecodeError, IndexError):
@@ -180,6 +239,13 @@ def _is_cache(path: Path) -> bool:
             connection.close()
 
 
+def _has_text(connection: apsw.Connection, table: str) -> bool:
+    """Whether a table of a cache has a text in it, but for the sums of one that are an array of numbers."""
+    rows = connection.execute(f'SELECT * FROM "{table}"')
+    return any(isinstance(value, str) and not _SUMS.fullmatch(value) for row in rows for value in row)
+
+
+_SUMS: Final = re.compile(r"\[[0-9,]{0,400}\]")
 _READ: Final = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
 
@@ -193,15 +259,19 @@ _KINDS: Final[Collection[tuple[re.Pattern[str], Judge]]] = tuple(
         (r"(?:.*/)?\.locks/[^/]*", _is_lock),
         (r"keys/log(?:-[0-9]+)?\.key", _is_log_key),
         (r"keys/(?:issuer|receipt|manifest|registration)(?:\.next)?\.key", _is_pem),
-        (r"keys/index\.key|keys/guard/[^/]*\.key", _is_secret),
+        (r"keys/index\.key|keys/(?:guard|backup/subjects)/[^/]*\.key", _is_secret),
         (r"keys\.cbor", _is_key_list),
         (r"(?:log[^/]*/)?keys\.cose", _is_certified),
-        (r"log[^/]*/scitt-keys/[^/]*", _is_map),
+        (r"log[^/]*/scitt-keys/[^/]*", _is_public_key),
         (r"log[^/]*/registration/[^/]*", _is_of_its_name),
         (r"log[^/]*/sealed/[^/]*", _is_sealed),
         (r"log-state[^/]*/staging/[^/]*", _is_segment),
         (r"log-state[^/]*/(?:integrated|pruned)", _is_number),
-        (r"log-state[^/]*/witnesses/(?:lies/)?[^/]*\.json", _is_object),
+        (r"log-state[^/]*/(?:head|signed|frozen)", _is_head),
+        (r"log-state[^/]*/registration", _is_policy_entry),
+        (r"log-state[^/]*/witnesses/[^/]*\.json", _is_memory_of_witnesses),
+        (r"log-state[^/]*/witnesses/lies/[^/]*\.json", _is_lie),
+        (r"keys/backup/[^/]*\.keys", _are_slots),
         (r"store\.db-shm", _is_wal_index),
     )
 )

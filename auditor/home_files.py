@@ -16,9 +16,12 @@ from typing import Final
 
 from auditor.findings import Finding, Note, Outcome
 from auditor.home_contents import guard_key_number, holds_its_kind, read_plain, widths_beyond
+from auditor.registrations import policy_of
 from tlog.checkpoint import parse_checkpoint
 from tlog.errors import Error, MalformedError
 from tlog.note import parse_note
+from tlog.staging import parse_segment
+from tlog.tile import decode_bundle
 
 CONFIG: Final = "config.toml"
 KEYS: Final = "keys"
@@ -31,7 +34,10 @@ _MOMENT_SECONDS: Final = 60
 _RESTORING: Final = re.compile(r"restoring\.db.*")
 _NUMBER: Final = "[1-9][0-9]{0,17}"
 _HEX: Final = "[0-9a-f]{64}"
+_SPACES: Final = "record|tenant|meta|ledger|request|conflict|grant|erasure"
+"""What the keys of backups are for: docs/formats/backup.md."""
 _GROUP: Final = "(?:x[0-9]{3}/){0,6}[0-9]{3}"
+_TILES: Final = r"(?:[0-9]|[1-5][0-9]|6[0-3]|entries)(?:/(?:x[0-9]{3}/){0,6}(?:x[0-9]{3}|[0-9]{3}\.p))?"
 _LOG: Final = rf"log(?:-{_NUMBER})?"
 _STATE: Final = rf"log-state(?:-{_NUMBER})?"
 _DATABASE: Final = r"\.sqlite(?:-wal|-shm)?"
@@ -42,7 +48,7 @@ _KNOWN: Final = re.compile(
             r"store\.db(?:-wal|-shm)?",
             rf"keys/(?:log(?:-{_NUMBER})?|(?:issuer|receipt|manifest)(?:\.next)?|registration|index)\.key",
             r"keys/guard/[0-9a-f]{32}\.key",
-            r"keys/backup/(?:[a-z]{1,16}-[0-9]{1,19}\.keys|subjects/[0-9a-f]{32}\.key)",
+            rf"keys/backup/(?:(?:{_SPACES})-(?:0|{_NUMBER})\.keys|subjects/[0-9a-f]{{32}}\.key)",
             r"restoring\.db(?:-wal|-shm|-journal)?",
             rf"{_LOG}/(?:checkpoint|keys\.cose|erasures/{_NUMBER}\.cose|registration/{_HEX}\.toml)",
             rf"{_LOG}/sealed/{_HEX}\.sealed",
@@ -56,13 +62,15 @@ _KNOWN: Final = re.compile(
     )
 )
 _FOLDERS: Final = re.compile(
-    rf"keys|keys/guard|keys/backup(?:/subjects)?|(?:{_LOG})(?:/(?:erasures|registration|scitt-keys|sealed|tile(?:/.*)?))?"
+    rf"keys|keys/guard|keys/backup(?:/subjects)?"
+    rf"|(?:{_LOG})(?:/(?:erasures|registration|scitt-keys|sealed|tile(?:/{_TILES})?))?"
     rf"|{_STATE}(?:/(?:staging|witnesses(?:/lies)?))?|(?:.*/)?(?:\.tmp|\.locks)"
 )
 _TEMPORARY: Final = re.compile(
     rf"(?:(?:{_LOG}|{_STATE}(?:/witnesses)?)/)?\.tmp/[A-Za-z0-9._-]{{1,100}}"
     r"|keys/(?:guard/)?\.[a-z0-9.-]{1,80}\.[0-9a-f]{16}\.new"
 )
+_REGISTRATION: Final = re.compile(rf"{_LOG}/registration/({_HEX})\.toml")
 _ENDING: Final = re.compile(r"[~.-](?=[A-Za-z0-9~._-]{0,11}\Z)")
 _NEXT_KEY: Final = re.compile(r"keys/(?:issuer|receipt|manifest|registration|index|log)(?:\.next)?\.key")
 _TOLD: Final = frozenset(
@@ -94,6 +102,8 @@ class Belongs:
     names: frozenset[str] = frozenset()
 
     logs: Mapping[str, int] = field(default_factory=dict)
+    policies: frozenset[str] | None = None
+    """SHA-256, in hexadecimal, of the registration policies that entries commit to; None where those are not known."""
 
 
 def check_home_files(home: Path, now: int, belongs: Belongs | None = None) -> Outcome:
@@ -148,6 +158,22 @@ def sizes_of_logs(home: Path, names: Collection[str]) -> dict[str, int]:
     return sizes
 
 
+def staged_policies(home: Path, names: Collection[str]) -> frozenset[str]:
+    """The same of entries that the logs of a home have taken, and that are in no tile yet."""
+    found: set[str] = set()
+    for name in names:
+        folder = home / name.replace(LOG, f"{LOG}-state", 1) / "staging"
+        for path in sorted(folder.glob("*.*.*.*")) if folder.is_dir() else ():
+            segment = parse_segment(f"staging/{path.name}")
+            try:
+                size = 0 if segment is None else segment.new.size - segment.old.size
+                entries = decode_bundle(read_plain(path), size)
+            except (OSError, Error):
+                continue  # a segment that is none is found as such
+            found |= {digest for entry in entries if (digest := policy_of(entry)) is not None}
+    return frozenset(found)
+
+
 def _fault(file: HomeFile, now: float) -> str | None:
     """What is wrong with there being this file; None if it belongs there."""
     if file.kind == "folder":
@@ -176,9 +202,22 @@ def _fault_within(home: Path, file: HomeFile, belongs: Belongs, now: float) -> s
     if _RESTORING.fullmatch(file.path) and (home / "store.db").exists():
         return "A store that was being put back lies beside the store."
     folder, _, rest = file.path.partition("/")
+    policy = _REGISTRATION.fullmatch(file.path)
+    if policy is not None and belongs.policies is not None and old and policy[1] not in belongs.policies:
+        return "A registration policy lies beside a log that no entry of it commits to."
     if folder in belongs.logs and old and widths_beyond(rest, belongs.logs[folder]):
         return "A tile lies beyond the end of the log."
+    if _has_notes(home / file.path):
+        return "A file of the home has notes of somebody's, as an attribute beside what it holds."
     return None if holds_its_kind(home, file.path) else "A file of a home holds what such a file never holds."
+
+
+def _has_notes(path: Path) -> bool:
+    """Whether somebody has put a text beside a file, where its bytes do not show it."""
+    try:
+        return any(name.startswith("user.") for name in os.listxattr(path, follow_symlinks=False))
+    except (OSError, AttributeError):
+        return False  # the system has no such attributes, or the file is gone
 
 
 def _place(path: str) -> str:

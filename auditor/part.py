@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from auditor import checks_store
+from auditor.act_targets import check_acts
 from auditor.chain import AuditedLog
 from auditor.checks import check_store
 from auditor.checks_pages import Live
@@ -17,6 +18,7 @@ from auditor.evidence import ActRow, Asked, Statement, StoreRows
 from auditor.exhibits import Exhibits, exhibits_of_store
 from auditor.findings import Finding, Note, Outcome, merge
 from auditor.registrations import check_registrations
+from auditor.statement_form import check_forms
 from auditor.store_rows import read_rows, row_numbers
 from tlog.bundles import Bundle
 
@@ -70,6 +72,8 @@ def _check_links(rows: StoreRows, log: AuditedLog, asked: Asked) -> tuple[Outcom
         checks_store.check_sequences(rows, statements),
         checks_store.check_order(derived, statements),
         checks_store.check_salts(statements),
+        check_forms(statements),
+        check_acts(statements),
     ]
     return merge(outcomes), statements
 

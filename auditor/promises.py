@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from auditor.evidence import Asked, Entries, StoreRows
 from auditor.findings import Finding, Note, Outcome
+from memory import event
 from tlog.claims import Caller
 from tlog.errors import Error, MalformedError
 from tlog.merkle import Frontier, leaf_hash
@@ -32,6 +33,8 @@ MAX_FILES: Final = 100_000
 MAX_BYTES: Final = 16 * 1024 * 1024
 _ID_BYTES: Final = 16
 _SECOND: Final = 1_000_000
+_AGREED: Final = "agreed"
+"""What makes no statement of its own: the id is that of the fact that says the same."""
 _ANSWERS: Final = (".json", ".jsonl")
 _EVIDENCE: Final = (".cose", ".cbor", ".tlog-proof", ".proof", ".checkpoint", ".note")
 
@@ -60,7 +63,8 @@ class _Known:
 
     indexes: Mapping[bytes, int]
     entries: Mapping[bytes, int]
-    stored: frozenset[bytes]
+    links: Mapping[bytes, bytes]
+    """The link of each statement of the store, by its id."""
     is_whole: bool
     """The store is at hand, with all its tenants: what is not in it was not kept."""
 
@@ -78,11 +82,21 @@ class _Result:
 
 
 def read_held(folder: Path) -> tuple[Held, ...]:
-    """The files of a folder in the order of their names. Links are not followed, folders not entered."""
+    """The files of a folder in the order of their names.
+
+    MalformedError if it holds anything else: what is passed over in silence could be the one promise that is broken.
+    """
     try:
-        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_file(follow_symlinks=False))
+        with os.scandir(folder) as listing:
+            found = sorted((entry.name, entry.is_file(follow_symlinks=False)) for entry in listing)
     except OSError:
         raise MalformedError("expected a folder of receipts that can be read") from None
+    names = [name for name, is_file in found if is_file]
+    if len(names) < len(found):
+        others = len(found) - len(names)
+        raise MalformedError(
+            f"expected nothing but files in the folder of receipts, and no folders, links or pipes; it has {others}"
+        )
     if len(names) > MAX_FILES:
         raise MalformedError(f"expected at most {MAX_FILES} files of receipts")
     return tuple(_read(folder, name, number) for number, name in enumerate(names, start=1))
@@ -128,8 +142,8 @@ def _known(entries: Entries, rows: StoreRows | None) -> _Known:
             indexes[parse_statement(entry).payload_hash[:_ID_BYTES]] = index
         except MalformedError:
             continue
-    stored = () if rows is None else (event.commitment[:_ID_BYTES] for event in rows.events)
-    return _Known(indexes, places, frozenset(stored), rows is not None and rows.tenant_id is None)
+    links = {} if rows is None else {one.commitment[:_ID_BYTES]: one.link for one in rows.events}
+    return _Known(indexes, places, links, rows is not None and rows.tenant_id is None)
 
 
 # Answers
@@ -169,12 +183,15 @@ def _check_answer(
     stated = receipt.get("entry") if isinstance(receipt, dict) else None
     index = known.indexes.get(reference)
     evidence: dict[str, str | int] = {"id": answer["id"]}
+    if _is_told_otherwise(answer, known.links.get(reference)):
+        what = "A client was told that its write came to something else than the statement says."
+        result.findings.append(Finding("FACT_ALTERED", file.place, what, evidence))
     if index is not None and index < entries.size:
         result.kept += 1
         if type(stated) is int and stated != _index_in(entries, index):
             what = "The statement stands at another place of the log than the client was told."
             result.findings.append(Finding("ORDER_ALTERED", file.place, what, evidence | {"stated": stated}))
-    elif reference not in known.stored and (known.is_whole or type(stated) is int):
+    elif reference not in known.links and (known.is_whole or type(stated) is int):
         what = "A client was told that this was kept, and neither log nor store has it."
         result.findings.append(Finding("WRITE_LOST", file.place, what, evidence))
     elif asked.now // _SECOND - file.at > asked.trust.merge_delay_seconds:
@@ -182,6 +199,24 @@ def _check_answer(
         result.findings.append(Finding("PROMISE_BROKEN", file.place, what, evidence))
     else:
         result.promised += 1
+
+
+def _is_told_otherwise(answer: Mapping[str, Any], link: bytes | None) -> bool:
+    """Whether an answer to a write has another outcome, or other retirements, than the link that was signed."""
+    outcome = answer.get("outcome")
+    if link is None or not isinstance(outcome, str) or outcome == _AGREED:
+        return False
+    try:
+        said = event.decode_link(link)
+    except MalformedError:
+        return False  # found as what it is elsewhere
+    if said.kind != "write":
+        return False
+    retired = {target[:_ID_BYTES] for target in said.acts.get("retires", ())}
+    told = answer.get("retired")
+    named = {_reference(one) for one in told if isinstance(one, str)} if isinstance(told, list) else retired
+    reason = answer.get("reason", said.details.get("reason"))
+    return (outcome, reason, named) != (said.details.get("outcome"), said.details.get("reason"), retired)
 
 
 def _reference(text: str) -> bytes | None:

@@ -66,6 +66,18 @@ def check_registrations(
     return Outcome(tuple(findings[:MAX_FINDINGS]), checked, counts=counts), replace(entries, others=others)
 
 
+def policies_in(entries: Entries) -> frozenset[str]:
+    """SHA-256, in hexadecimal, of each registration policy that an entry commits to, in force or not."""
+    return frozenset(digest for entry in entries.entries if entry and (digest := policy_of(entry)))
+
+
+def policy_of(entry: bytes) -> str | None:
+    """SHA-256, in hexadecimal, of the registration policy that an entry commits to; None if it is no such entry."""
+    statement = parse_policy_entry(entry)
+    payload = None if statement is None else statement.message.payload
+    return None if payload is None else payload.hex()
+
+
 def _judge(
     stretch: _Stretch, entries: Entries, files: LogFiles, asked: Asked, own: Collection[str]
 ) -> tuple[list[Finding], set[int]]:

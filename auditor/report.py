@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from auditor.exhibits import Card, Exhibits, PageMap
 from auditor.findings import Finding, Note, Outcome, Verdict, verdict
@@ -30,6 +30,11 @@ LIMITS: Final = (
 )
 
 
+Trusted = Literal["caller", "home"]
+OWN_TRUST: Final = "under the home's own trust: this shows consistency, not independence"
+"""What a verdict means that was reached with nobody's trust but that of whoever is audited."""
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """What an audit came to, with where it looked and when. Times are ISO-8601."""
@@ -41,6 +46,8 @@ class Report:
     exhibits: Exhibits = field(default_factory=Exhibits)
     now: int = 0
     """When the audit was made, in seconds: what the age of a request is counted to."""
+    trust: Trusted = "caller"
+    """Whose word it was whom to trust: the caller's, or, for want of that, the home's own."""
 
     @property
     def verdict(self) -> Verdict:
@@ -55,6 +62,7 @@ def to_document(report: Report) -> dict[str, Any]:
     return {
         "version": VERSION,
         "verdict": report.verdict,
+        "trust": report.trust,
         "made_at": report.made_at,
         "subject": dict(report.subject),
         "findings": [
@@ -87,6 +95,7 @@ def _exhibits(report: Report) -> dict[str, Any]:
         "sample": [asdict(one) for one in shown.sample],
         "requests": [_request(card, report.now) for card in shown.cards],
         "ageing": ageing(shown.cards, report.now),
+        "backups": [asdict(one) for one in shown.backups],
         "pages": [_page_map(one) for one in shown.maps],
     }
 
@@ -133,6 +142,8 @@ def _page_map(one: PageMap) -> dict[str, Any]:
 def to_text(report: Report) -> str:
     """The report in lines for people, without a line feed at the end."""
     lines = [_VERDICTS[report.verdict]]
+    if report.trust == "home":
+        lines.append(f"That is {OWN_TRUST}.")
     origin = report.subject.get("origin")
     if origin is not None:
         lines.append(f"Log {origin}, {report.subject.get('size')} entries.")

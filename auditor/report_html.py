@@ -10,15 +10,24 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
-from auditor.exhibits import Card, Head
+from auditor.exhibits import Head
 from auditor.findings import Finding, Note
-from auditor.report import LIMITS, MAX_FINDINGS_PER_CODE, Report, ageing, listed_findings
+from auditor.report import (
+    LIMITS,
+    MAX_FINDINGS_PER_CODE,
+    OWN_TRUST,
+    Report,
+    ageing,
+    listed_findings,
+)
 from auditor.report_cards import cards_html, exceptions_html, moment
 from auditor.report_style import STYLE
 from auditor.report_svg import COLOURS, KIND_WORDS, page_map, timeline
 from auditor.report_words import SEVERITIES, VERDICTS, meaning
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+MAX_WORD: Final = 20
+"""Longer texts may be broken between lines."""
 Cell = str | int | None
 
 
@@ -48,11 +57,12 @@ def to_html(report: Report) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Cell]], numbers: Iterable[int] = ()) -> str:
-    """A table of escaped texts; columns in `numbers` are set to the right. "" without rows."""
+    """A table of escaped texts; columns in `numbers` are set to the right, short words kept whole. "" without rows."""
     right = frozenset(numbers)
 
     def cell(tag: str, at: int, value: Cell) -> str:
-        mark = ' class="number"' if at in right else ""
+        is_word = tag == "td" and isinstance(value, str) and len(value) <= MAX_WORD
+        mark = ' class="number"' if at in right else ' class="word"' if is_word else ""
         return f"<{tag}{mark}>{escape('' if value is None else str(value))}</{tag}>"
 
     lines = [
@@ -86,8 +96,16 @@ def _verdict(report: Report) -> str:
     )
     return (
         f'<h1>Audit of an agent memory and its log</h1>\n<div class="verdict {report.verdict}">'
-        f"<strong>{escape(word)}</strong>{escape(text)}</div>\n<dl>{facts}</dl>"
+        f"<strong>{escape(word)}</strong>{escape(text)}{_own_trust(report)}</div>\n<dl>{facts}</dl>"
     )
+
+
+def _own_trust(report: Report) -> str:
+    if report.trust != "home":
+        return ""
+    says = "Whom to trust was taken from the home itself, and not from whoever made this audit: "
+    means = "a home that was changed, with all its keys, would look the same."
+    return f"<p><b>This is {escape(OWN_TRUST)}.</b> {escape(says + means)}</p>"
 
 
 def _findings(report: Report) -> str:
@@ -183,7 +201,7 @@ def _population(report: Report) -> str:
 def _requests(report: Report) -> str:
     cards = report.exhibits.cards
     if not cards:
-        return "<h2>Erasures</h2>\n<p>None is recorded.</p>"
+        return "<h2>Erasures</h2>\n<p>None is recorded.</p>\n" + _residual(report)
     rows = ageing(cards, report.now)
     table_of_ages = table(
         ("Age, from request to end or to now", "Open", "Closed"),
@@ -193,21 +211,38 @@ def _requests(report: Report) -> str:
     return (
         f"<h2>Erasures ({len(cards)})</h2>\n{table_of_ages}\n"
         + exceptions_html(cards, table)
-        + _residual(cards)
+        + _residual(report)
         + cards_html(cards, report.outcome.findings, report.now, table)
     )
 
 
-def _residual(cards: Iterable[Card]) -> str:
-    rows = [
-        (card.request[:16], number[:16], "no end is told" if at is None else moment(at // 1_000_000))
-        for card in cards
+def _residual(report: Report) -> str:
+    """Each backup that the store knows of, then what manifests say of backups that it does not."""
+    shown = report.exhibits
+    known = {one.backup for one in shown.backups}
+    named = [
+        (number[:16], "", "no end is told" if at is None else moment(at // 1_000_000), "by a manifest", "")
+        for card in shown.cards
         for number, at in card.backups
+        if number not in known
     ]
-    kept = "<h3>Backups that still hold what was erased</h3>\n"
-    if rows:
-        return kept + table(("Request", "Backup", "Until"), rows)
-    return kept + "<p>No manifest names one. Backups that the home does not know of were not looked at.</p>"
+    rows = [
+        (one.backup[:16], moment(one.made_at), _expiry(one.expires_at, report.now), one.held, one.beyond_use)
+        for one in shown.backups
+    ]
+    said = "<h3>Backups, and what they still hold of what was erased</h3>\n"
+    heads = ("Backup", "Made", "Kept until", "Holds, of what was erased since", "of that, beyond use")
+    listed = (
+        table(heads, [*rows, *named], (3, 4)) or "<p>The store knows of none, and no manifest names one.</p>"
+    )
+    return (
+        f"{said}{listed}\n<p>Beyond use is what can't be read there any more, since its keys are destroyed. Copies"
+        " that the home does not know of were not looked at.</p>\n"
+    )
+
+
+def _expiry(at: int, now: int) -> str:
+    return moment(at) + (", which has passed" if at < now else "")
 
 
 def _pages(report: Report) -> str:

@@ -15,7 +15,7 @@ main{max-width:64rem;margin:0 auto;padding:2rem 1.25rem 4rem}
 h1{font-size:1.7rem;margin:0 0 .5rem}h2{font-size:1.25rem;margin:2.5rem 0 .5rem;border-bottom:1px solid var(--line)}
 h3{font-size:1rem;margin:1.2rem 0 .3rem}p{max-width:46rem}code,pre,.hash{font-family:ui-monospace,Menlo,monospace;
 font-size:.85em}pre{background:var(--tint);border:1px solid var(--line);padding:.8rem;overflow-x:auto;
-white-space:pre-wrap;word-break:break-all}.hash{word-break:break-all}
+white-space:pre-wrap;word-break:break-all}.hash{overflow-wrap:anywhere}
 .verdict{border:2px solid;border-radius:.5rem;padding:1rem 1.25rem;margin:1rem 0}
 .verdict strong{font-size:1.4rem;display:block}.clean{border-color:var(--good)}.clean strong{color:var(--good)}
 .findings{border-color:var(--bad)}.findings strong{color:var(--bad)}
@@ -23,11 +23,12 @@ white-space:pre-wrap;word-break:break-all}.hash{word-break:break-all}
 table{border-collapse:collapse;width:100%;font-size:.92rem;margin:.5rem 0}th,td{text-align:left;vertical-align:top;
 padding:.35rem .6rem .35rem 0;
 overflow-wrap:anywhere;border-bottom:1px solid var(--line)}th{color:var(--soft);font-weight:600}
-td.number,th.number{text-align:right;font-variant-numeric:tabular-nums}.scroll{overflow-x:auto}
+td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}td.word{white-space:nowrap}
+.scroll{overflow-x:auto}
 th,.critical,.high,.medium{white-space:nowrap}
 .critical{color:var(--bad);font-weight:700}.high{color:var(--bad)}.medium{color:var(--warn)}.soft{color:var(--soft)}
 .card{border:1px solid var(--line);border-radius:.5rem;padding:.8rem 1rem;margin:.8rem 0;break-inside:avoid}
-.card h3{margin-top:0}dl{display:grid;grid-template-columns:11rem 1fr;gap:.15rem .8rem;margin:.4rem 0;
+.card h3{margin-top:0}dl{display:grid;grid-template-columns:minmax(11rem,17rem) 1fr;gap:.15rem .8rem;margin:.4rem 0;
 font-size:.92rem}dt{color:var(--soft)}dd{margin:0}
 svg{display:block;max-width:100%;height:auto;margin:.5rem 0}svg text{font:13px system-ui,sans-serif;
 fill:var(--soft)}svg .end{text-anchor:end}.axis,.lane{stroke:var(--line)}.growth{fill:none;stroke:var(--log);
@@ -36,6 +37,6 @@ stroke-width:2}.head{fill:var(--log)}.cosigned{fill:var(--good)}.erased{fill:var
 .residue{fill:var(--residue)}.key{display:inline-block;margin-right:1.2rem;font-size:.9rem}
 .key svg{display:inline-block;width:.8rem;height:.8rem;margin:0 .35rem 0 0;vertical-align:baseline}
 @media print{body{font-size:10.5pt;background:#fff;color:#000}main{max-width:none;padding:0}h2{break-after:avoid}
-tr,svg{break-inside:avoid}*{-webkit-print-color-adjust:exact;print-color-adjust:exact}details{display:block}}
+table{font-size:9pt}td,th{padding-top:.2rem;padding-bottom:.2rem}h3{break-after:avoid}.card{break-inside:auto}tr,svg{break-inside:avoid}*{-webkit-print-color-adjust:exact;print-color-adjust:exact}details{display:block}}
 @page{margin:18mm 15mm}
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tomllib
+from collections.abc import Iterator, Mapping
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,7 @@ from auditor.findings import Finding, Note, Outcome
 from auditor.state import load_bytes, save_bytes
 from tlog.errors import Error
 from tlog.policy import Policy, parse_policy, satisfied_by
+from tlog.trust import parse_trust
 
 CONFIG: Final = "config.toml"
 POLICY: Final = "policy.txt"
@@ -47,6 +49,13 @@ _SETTINGS: Final = frozenset(
     }
 )
 """Those of docs/formats/home.md."""
+_WORDS: Final[Mapping[str, frozenset[str]]] = {
+    "guard": frozenset({"on", "off"}),
+    "identity": frozenset({"reported", "bound", "authenticated"}),
+    "instruction_shaped": frozenset({"serve", "hold"}),
+    "unknown_tenants": frozenset({"create", "refuse"}),
+}
+_NUMBERS: Final = ("version", "created_at", "merge_delay_seconds", "max_checkpoint_age_seconds")
 _MAX_WITNESSES: Final = 12
 
 
@@ -59,6 +68,11 @@ def check_settings(home: Path, asked: Asked, state: Path | None) -> Outcome:
     if unknown:
         what = "The settings have one that no home has: content could stand there."
         findings.append(Finding("RESIDUE_FILE", CONFIG, what, {"settings": len(unknown)}))
+    wrong = 0 if config is None else _count_wrong(config)
+    if wrong:
+        what = "A setting has a value that it can't have: content could stand there."
+        findings.append(Finding("RESIDUE_FILE", CONFIG, what, {"settings": wrong}))
+    findings += _check_trust(home)
     remarks = sum(map(_count_remarks, (home / name for name in (CONFIG, POLICY, TRUST))))
     if remarks:
         text = (
@@ -69,8 +83,8 @@ def check_settings(home: Path, asked: Asked, state: Path | None) -> Outcome:
     if config is None:
         not_checked.append(Note("settings", "no settings of a home are there to be read"))
     elif config.get("guard", "on") != "on":
-        text = "the guard is switched off in the settings: a retired value that comes back is stored and not refused"
-        not_checked.append(Note("guard", text))
+        what = "The guard is switched off: a retired value that comes back is stored, and not refused."
+        findings.append(Finding("GUARD_OFF", CONFIG, what))
     else:
         checked.append(Note("guard", "switched on in the settings of the home", 1))
     if data is None:
@@ -88,6 +102,24 @@ def check_settings(home: Path, asked: Asked, state: Path | None) -> Outcome:
         findings += _changed(state, config, policy)
     checked.append(Note("policy", "policy of the home compared with the caller's", 1))
     return Outcome(tuple(findings), tuple(checked), tuple(not_checked))
+
+
+def _count_wrong(config: Mapping[str, Any]) -> int:
+    """How many settings of a word of a list, or of a number, are none."""
+    words = sum(name in config and config[name] not in known for name, known in _WORDS.items())
+    return words + sum(name in config and type(config[name]) is not int for name in _NUMBERS)
+
+
+def _check_trust(home: Path) -> Iterator[Finding]:
+    """The trust file that the home hands out is one."""
+    data = _read(home / TRUST)
+    if data is None:
+        return
+    try:
+        parse_trust(data.decode("utf-8", "surrogateescape"))
+    except Error:
+        what = "The trust file of the home is none that can be read: content could stand there."
+        yield Finding("RESIDUE_FILE", TRUST, what)
 
 
 def is_weaker(policy: Policy, trusted: Policy) -> bool:

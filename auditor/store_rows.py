@@ -19,6 +19,7 @@ from auditor.evidence import (
     ErasureRow,
     EventRow,
     FactRow,
+    GrantRow,
     LedgerRow,
     OpeningRow,
     RequestRow,
@@ -88,7 +89,8 @@ _ERASURES: Final = (
     "iibtIbB",
 )
 _OPENINGS: Final = ("SELECT id, tenant, seq, recipient, CAST(kind AS BLOB) FROM openings", "iiibt")
-_BACKUPS: Final = ("SELECT number, last_seq FROM backups", "bi")
+_BACKUPS: Final = ("SELECT number, last_seq, made_at, expires_at FROM backups", "biii")
+_GRANTS: Final = ("SELECT seq, tenant, owner_tag, reader_tag FROM grants", "iibb")
 _TYPES: Final[dict[str, type]] = {"i": int, "b": bytes, "t": bytes}
 
 
@@ -121,6 +123,7 @@ def read_rows(connection: apsw.Connection, tenant: str | None) -> StoreRows:
         erasures=reader.rows("erasures", _ERASURES, ErasureRow, f"{chosen} ORDER BY number"),
         openings=reader.rows("openings", _OPENINGS, OpeningRow, chosen),
         backups=reader.rows("backups", _BACKUPS, BackupRow),
+        grants=reader.rows("grants", _GRANTS, GrantRow, f"{chosen} ORDER BY seq"),
         stray_contents=tuple(_strays(reader)) if tenant_id is None else (),
         meta=_meta(reader),
         flaws=tuple(flaws),

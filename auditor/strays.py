@@ -6,6 +6,7 @@ Nothing of it is repeated: a finding tells table and row, and what was expected 
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
@@ -14,6 +15,7 @@ from typing import Any, Final
 import apsw
 
 from auditor.findings import Finding, Note, Outcome
+from tlog import cbor
 from tlog.errors import Error, MalformedError
 
 _HASH: Final = "typeof({0}) <> 'blob' OR length({0}) <> 32"
@@ -61,6 +63,7 @@ _SHAPES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "backups": {"number": _RANDOM, "made_at": _HOUR, "expires_at": _HOUR, "last_seq": _NUMBER},
     "erasures": {"request": _RANDOM},
+    "grants": {"owner_tag": _HASH, "reader_tag": _HASH},
 }
 """What the value of a column must not be."""
 _OWNED: Final[Mapping[str, str]] = {
@@ -71,7 +74,9 @@ _OWNED: Final[Mapping[str, str]] = {
     "idempotency": "tenant NOT IN (SELECT id FROM tenants)",
     "tokens": "tenant NOT IN (SELECT id FROM tenants)",
     "erasures": "tenant NOT IN (SELECT id FROM tenants)",
+    "grants": "tenant NOT IN (SELECT id FROM tenants)",
     "tenants": "NOT EXISTS (SELECT 1 FROM events e WHERE e.tenant = tenants.id)",
+    "backups": "last_seq > (SELECT coalesce(max(seq), 0) FROM events)",
     "openings": "NOT EXISTS (SELECT 1 FROM events e WHERE e.seq = openings.seq AND e.tenant = openings.tenant)",
 }
 """Rows that no tenant, or no statement, has."""
@@ -83,6 +88,8 @@ _META: Final[Mapping[str, tuple[type, ...]]] = {
     "state.last": (bytes,),
 }
 _MAX_META_BYTES: Final = 64 * 1024
+_OWN_TABLES: Final = "sqlite_"
+_MIN_VECTOR_BYTES, _MAX_VECTOR_BYTES = 64, 16 << 20
 _CANARY_LETTERS: Final = 24
 _CONFIG: Final = frozenset({"version", "secure-delete"})
 _AVERAGES, _STRUCTURE = 1, 10
@@ -95,7 +102,7 @@ _MAX_SEGMENTS: Final = 2000
 def check_strays(connection: apsw.Connection) -> Outcome:
     """Whether the store has rows, settings or parts of its schema that no store has."""
     findings: list[Finding] = []
-    checks = (_check_schema, _check_meta, _check_shapes, _check_owners, _check_index_rows)
+    checks = (_check_vectors, _check_schema, _check_meta, _check_shapes, _check_owners, _check_index_rows)
     for check in checks:
         try:
             findings += check(connection)
@@ -156,8 +163,38 @@ def _check_meta(connection: apsw.Connection) -> Iterator[Finding]:
         types = _META.get(_text(name))
         if types is None:
             yield Finding("RESIDUE_ROW", where, "The store has a setting of its own that no store has.")
-        elif type(value) not in types or not _is_small(value):
+        elif type(value) not in types or not _is_small(value) or not _may_execute(_text(name), value):
             yield Finding("RESIDUE_ROW", where, "A setting of the store has a value that it can't have.")
+
+
+def _may_execute(name: str, value: object) -> bool:
+    """What is noted of an erasure that is executing is its request and what is known of it; 0 is none."""
+    if name != "erasure.executing" or value == 0:
+        return True
+    noted = cbor.decode(value, max_bytes=_MAX_META_BYTES) if isinstance(value, bytes) else None
+    return isinstance(noted, list) and [type(one) for one in noted] == [bytes, dict]
+
+
+def _check_vectors(connection: apsw.Connection) -> Iterator[Finding]:
+    """A store has no vectors: a table of them holds the meaning of texts, those that are gone among them."""
+    sql = "SELECT rowid, CAST(name AS BLOB) FROM sqlite_schema WHERE type = 'table' AND rootpage > 0"
+    for rowid, name in connection.execute(sql).fetchall():
+        if f"table {_text(name)}" in expected_schema() or _text(name).startswith(_OWN_TABLES):
+            continue
+        quoted = _text(name).replace('"', '""')
+        rows = connection.execute(f'SELECT * FROM "{quoted}" LIMIT {_MAX_LISTED}')
+        if any(_is_vector(value) for row in rows for value in row):
+            what = "The store has a table that holds what looks like vectors."
+            yield Finding("RESIDUE_VECTOR", f"store.db sqlite_schema row {rowid}", what)
+
+
+def _is_vector(value: object) -> bool:
+    """Whether bytes read as many numbers of 32 bits are all of a size that vectors have: no text is."""
+    if type(value) is not bytes or len(value) % 4 or not _MIN_VECTOR_BYTES <= len(value) <= _MAX_VECTOR_BYTES:
+        return False
+    numbers: tuple[float, ...] = struct.unpack(f"<{len(value) // 4}f", value)
+    told = sum(1e-6 <= abs(number) <= 1e3 for number in numbers)
+    return told >= 16 and told + numbers.count(0.0) == len(numbers)
 
 
 def _is_small(value: object) -> bool:

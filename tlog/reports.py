@@ -29,6 +29,7 @@ REPORT_LABEL: Final = -70003
 JSON_TYPE: Final = "application/json"
 MAX_REPORT_BYTES: Final = 16 << 20
 VERDICTS: Final = ("clean", "findings", "inconclusive")
+TRUSTED: Final = ("caller", "home")
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class SignedReport:
     findings: int
     made_at: str
     subject: Mapping[str, Any]
+    trust: str
+    """Whose word it was whom to trust: `caller` or `home`."""
 
 
 def parse_report(data: bytes) -> SignedReport:
@@ -77,4 +80,6 @@ def _read(message: Sign1, report: bytes) -> SignedReport:
     origin, size = subject.get("origin", ""), subject.get("size", 0)
     if not isinstance(origin, str) or len(origin) > 255 or type(size) is not int:
         raise MalformedError("report: expected the origin and the size of a log")
-    return SignedReport(message, report, said["verdict"], findings, made_at, subject)
+    if said.get("trust") not in TRUSTED:
+        raise MalformedError("report: expected to be told whose trust it was made under")
+    return SignedReport(message, report, said["verdict"], findings, made_at, subject, said["trust"])

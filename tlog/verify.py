@@ -277,6 +277,11 @@ def _verify_report(data: bytes, caller: Caller, findings: Findings, _: Sequence[
     origin, size = signed.subject.get("origin"), signed.subject.get("size")
     about = f" about the log {origin} of {size} entries" if isinstance(origin, str) else " about no log"
     findings.leave(f"said_{signed.verdict}", f"{told}{about}.")
+    if signed.trust != "caller":
+        findings.leave(
+            "independence",
+            "The audit took whom to trust from the home itself: it shows consistency, not independence.",
+        )
     findings.leave(
         "audit_itself", "That the audit was made, and found this, is the word of whoever signed the report."
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from memory import key_rotation
+from memory.backup import backup
 from memory.model import SCOPES, Principal
 from memory.wiring import Home, init_home
 from tlog.errors import Error
@@ -47,7 +48,7 @@ class History:
         self.choose = random.Random(seed)
         self.ids: dict[Principal, list[str]] = {caller: [] for caller in CALLERS}
         self.tokens: list[tuple[Principal, dict[str, Any], str]] = []
-        self.erasures = 0
+        self.erasures = self.backups = 0
 
     def step(self) -> str:
         """One random act; its name."""
@@ -62,6 +63,9 @@ class History:
             (1, self.forget),
             (1, self.retention),
             (1, self.rotate),
+            (2, self.let_read),
+            (1, self.give),
+            (1, self.back_up),
         ]
         (act,) = self.choose.choices([act for _, act in acts], [weight for weight, _ in acts])
         try:
@@ -136,6 +140,21 @@ class History:
 
     def rotate(self, caller: Principal) -> None:
         key_rotation.rotate(self.home, self.choose.choice(("issuer", "receipt", "manifest")), None, 1.0)
+
+    def let_read(self, caller: Principal) -> None:
+        memory = self.home.memory(caller)
+        made = memory.grants()["made"]
+        if made and self.choose.random() < 0.5:
+            memory.revoke(self.choose.choice(made)["id"])
+        else:
+            memory.grant(self.choose.choice(("bot", "aide", "nobody")))
+
+    def give(self, caller: Principal) -> None:
+        self.home.memory(caller).give_opening(self.any_id(caller))
+
+    def back_up(self, caller: Principal) -> None:
+        self.backups += 1
+        backup(self.home, self.home.path.parent / f"backup-{self.backups}", self.choose.choice((0, 1 << 40)))
 
     def any_id(self, caller: Principal) -> str:
         return self.choose.choice(self.ids[caller] or ["a" * 26])

@@ -466,7 +466,7 @@ LOG = (
     ),
     Tamper("a bundle deleted", "LOG_TRUNCATED", of_copy(lambda copy: by.bundle_of(copy).unlink())),
     Tamper("a bundle cut", "ENTRY_ALTERED", of_copy(lambda copy: by.cut(by.bundle_of(copy), 500))),
-    Tamper("a tile deleted", "ENTRY_ALTERED", of_copy(lambda copy: by.tile_of(copy).unlink())),
+    Tamper("a tile deleted", "LOG_TRUNCATED", of_copy(lambda copy: by.tile_of(copy).unlink())),
     Tamper("a tile cut", "ENTRY_ALTERED", of_copy(lambda copy: by.cut(by.tile_of(copy), 64))),
     Tamper("the checkpoint deleted", "LOG_TRUNCATED", of_copy(lambda copy: by.checkpoint_of(copy).unlink())),
     Tamper("two entries swapped", "ENTRY_ALTERED", of_copy(_swap_entries)),

@@ -31,6 +31,7 @@ from tlog.statement import sign_statement
 from tlog.tile import decode_bundle, encode_bundle, grow, tiles_at
 from tlog.trust import Trust, make_trust
 
+OWN = ("erase", "manifest", "lost", "state")
 ONE = Principal("acme", "bot", "one", SCOPES)
 # Bytes
 
@@ -184,7 +185,8 @@ def state(
             tenant = txn.find_tenant(parts.vault.tag_of_name(b"", "tenant", "acme"))
             assert tenant is not None
             now = txn.stamp(parts.clock())
-            said = {"tenant": "acme", "agent": "bot", "client": "one", "recorded_at": now, **content}
+            who = {} if kind in OWN else {"tenant": "acme", "agent": "bot", "client": "one"}
+            said = {**who, "recorded_at": now, **content}
             named = {act: [commitments[seq] for seq in seqs] for act, seqs in (acts or {}).items()}
             made = txn.add_event(tenant, kind, said, sign=parts.sign_entry, acts=named, details=details)
         home.publish()
@@ -199,7 +201,7 @@ def tombstone(copy: Copy, targets: list[int], **details: Any) -> int:
         "previous": previous,
         "request": os.urandom(16),
         "guard": "keep",
-        "basis": "request",
+        "basis": "data_subject",
         "count": len(targets),
         **details,
     }
@@ -213,11 +215,12 @@ def manifest_of(copy: Copy) -> Path:
     return copy.home / "log" / "erasures" / "1.cose"
 
 
-def rewrite_manifest(copy: Copy, announce: bool = False, **fields: Any) -> None:
+def rewrite_manifest(copy: Copy, announce: bool = False, without: str = "", **fields: Any) -> None:
     """The manifest with other fields, signed again; with `announce` its digest is logged anew, too."""
     path = manifest_of(copy)
     manifest = decode_manifest(path.read_bytes())
     document = {**manifest.document, **fields}
+    document.pop(without, None)
     signer = load_cose_key(copy.home / "keys" / "manifest.key")
     changed = sign_document(signer, manifest, document)
     path.write_bytes(changed)

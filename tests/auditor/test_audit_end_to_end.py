@@ -565,8 +565,10 @@ def test_a_past_rewritten_with_all_keys_is_found_by_whoever_saw_the_head(copy: A
     assert "FACT_ALTERED" in copy.codes()
     entries[seq - 1] = entry
     by.write_log(copy, entries)
-    # A manifest quotes the head of its day. Where there is none, a head that was seen is all that tells.
-    assert {finding.where for finding in copy.audit().outcome.findings} == {"log erasures/1.cose"}
+    # A manifest quotes the head of its day, and the log notes for itself what it signed. Where both are made anew,
+    # too, a head that was seen is all that tells.
+    where = {finding.where for finding in copy.audit().outcome.findings}
+    assert where == {"log erasures/1.cose", "log-state/head", "log-state/signed"}
     found = {(one.code, one.where) for one in copy.audit(state=state).outcome.findings}
     assert ("LOG_FORK", "log checkpoint") in found
 

@@ -176,6 +176,14 @@ def test_an_added_file_is_counted_and_not_named(spoil: Callable[[str], Path], tr
     assert altered(folder, trust) == [("BUNDLE_ALTERED", "bundle")]
 
 
+def test_an_added_folder_is_counted_and_not_named(spoil: Callable[[str], Path], trust: Trust) -> None:
+    folder = spoil("all")
+    (folder / "log" / "Kumquat").mkdir()
+    (folder / "log" / "tile" / "Uji").mkdir()
+    (found,) = read_bundle(folder, Asked(trust, NOW)).outcome.findings
+    assert (found.code, found.where, dict(found.evidence)) == ("BUNDLE_ALTERED", "bundle", {"folders": 2})
+
+
 def test_a_list_signed_by_somebody_else_is_refused(
     spoil: Callable[[str], Path], trust: Trust, tmp_path: Path
 ) -> None:

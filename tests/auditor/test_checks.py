@@ -41,6 +41,7 @@ from tlog.trust import Trust, TrustedKey, make_trust
 
 NOW = 1_790_000_000_000_000
 SECOND = 1_000_000
+HOUR = (NOW - 1000 * SECOND) // 3_600_000_000 * 3_600_000_000
 TENANT = bytes(range(16))
 
 
@@ -78,7 +79,9 @@ class World:
         if kind == "write":
             details = {"outcome": "stored"} if details is None else details
             content = {
+                "tenant": "acme",
                 "agent": "bot",
+                "client": "one",
                 "text": f"t{seq}",
                 "valid_from": at,
                 "recorded_at": at,
@@ -438,7 +441,6 @@ def test_a_retracted_past_retires_nothing(world: World) -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {"flags": ["unguarded"]},
         {"flags": ["reaffirmed"]},
         {"details": {"outcome": "refused", "reason": "echo"}},
         {"details": {"outcome": "history"}},
@@ -487,6 +489,7 @@ def manifest_of(signer: CoseSigner, world: World, seq: int, **changes: Any) -> b
     row, link = world.events[seq - 1], world.links[seq - 1]
     count = len(link.acts.get("erases", ()))
     document: dict[Any, Any] = {
+        "schema": 1,
         "number": link.details["number"],
         "request": link.details["request"],
         "state": "closed_complete",
@@ -507,14 +510,17 @@ def manifest_of(signer: CoseSigner, world: World, seq: int, **changes: Any) -> b
             "link_salt": ANNOUNCED[0],
             "content_hash": event.content_hash(announced_content(seq + 1), ANNOUNCED[1]),
         },
-        "systems": [{"kind": kind, "result": "verified"} for kind in ("store", "wal")],
+        "systems": [
+            {"kind": kind, "method": "delete", "erased": 0, "result": "verified"} for kind in ("store", "wal")
+        ],
+        "tools": {"muniment": "0.1.0", "sqlite": "3.50.0", "apsw": "3.50.0.0"},
         "checks": [
             {"check": name, "result": "clean", "counts": {"controls_planted": 1, "controls_found": 1}}
             for name in ("structure", "residue", "free_space")
         ],
         "limits": sorted(manifest_claims._LIMITS),
         "log": {"origin": "example/log"},
-        "times": {"started_at": 0, "closed_at": NOW},
+        "times": {"started_at": 0, "erased_at": HOUR, "closed_at": HOUR},
         **changes,
     }
     document = {name: value for name, value in document.items() if value is not None}

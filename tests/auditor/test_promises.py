@@ -18,6 +18,7 @@ from auditor.evidence import Asked
 from memory import cli
 from memory.model import SCOPES, Principal
 from memory.wiring import init_home, open_home
+from tlog.errors import MalformedError
 from tlog.trust import parse_trust
 
 ME = Principal("acme", "bot", "one", SCOPES)
@@ -77,6 +78,26 @@ def test_the_command_takes_them(client: Client, capsys: pytest.CaptureFixture[st
     assert cli.main(["audit", "--home", home, "--receipts", str(client.folder), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["counts"]["receipts"] == 5
     assert cli.main(["audit", "--home", home, "--receipts", str(client.folder / "nowhere")]) == 2
+
+
+@pytest.mark.parametrize("what", ["folder", "link", "pipe"])
+def test_nothing_in_the_folder_is_passed_over(client: Client, what: str) -> None:
+    place = client.folder / "f.cose"
+    {"folder": place.mkdir, "link": lambda: place.symlink_to("a.cose"), "pipe": lambda: os.mkfifo(place)}[
+        what
+    ]()
+    with pytest.raises(MalformedError, match="nothing but files"):
+        client.found()
+
+
+@pytest.mark.parametrize(
+    "told", [{"outcome": "superseded"}, {"outcome": "held", "reason": "echo"}, {"retired": ["a" * 26]}]
+)
+def test_a_client_that_was_told_otherwise_is_heard(client: Client, told: dict[str, Any]) -> None:
+    answer = json.loads((client.folder / "e.json").read_text())
+    assert answer["outcome"] == "stored"
+    (client.folder / "e.json").write_text(json.dumps({**answer, **told}))
+    assert client.found() == {("FACT_ALTERED", "receipts file 5")}
 
 
 def test_a_write_that_store_and_log_deny_is_found(client: Client) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import select
 import shutil
 import signal
@@ -25,7 +26,14 @@ from memory.model import SCOPES, Principal
 from memory.wiring import init_home, open_home
 from tlog.cose import PrivateKeySigner, make_signer
 from tlog.keys import load_cose_key
-from tlog.registration import Issuer, Registration, document_of, document_path, format_registration
+from tlog.registration import (
+    Issuer,
+    Registration,
+    document_of,
+    document_path,
+    format_registration,
+    parse_registration,
+)
 from tlog.registration_log import sign_registration
 from tlog.statement import sign_statement
 from tlog.storage import DirectoryStorage
@@ -205,6 +213,32 @@ def test_a_policy_without_its_document_judges_nothing(home: Path, spoil: Callabl
     spoil(document)
     found = looked_at(home).outcome.findings
     assert {(one.code, one.where) for one in found} >= {("ENTRY_ALTERED", "log registration/")}
+
+
+def test_a_policy_that_no_entry_commits_to_is_found(home: Path) -> None:
+    data = b"likes green tea"
+    path = home / "log" / "registration" / f"{hashlib.sha256(data).hexdigest()}.toml"
+    path.write_bytes(data)
+    assert codes(looked_at(home)) == set(), "it may be on its way into the log"
+    os.utime(path, (time.time() - 3600,) * 2)
+    assert codes(looked_at(home)) == {("RESIDUE_FILE", None)}
+
+
+def test_a_policy_that_is_taken_and_in_no_tile_yet_is_none_too_many(home: Path) -> None:
+    with open_home(home) as opened:
+        origin = opened.origin
+        rules = parse_registration(next((home / "log" / "registration").glob("*.toml")).read_text())
+        more = replace(rules, number=2, payload="any")
+        entry = sign_registration(load_cose_key(home / "keys" / "registration.key"), origin, more)
+        opened.log().append([entry])
+    data = document_of(more)
+    path = home / "log" / "registration" / f"{hashlib.sha256(data).hexdigest()}.toml"
+    path.write_bytes(data)
+    os.utime(path, (time.time() - 3600,) * 2)
+    assert codes(looked_at(home)) == set()
+    for staged in (home / "log-state" / "staging").iterdir():
+        staged.unlink()
+    assert ("RESIDUE_FILE", None) in codes(looked_at(home))
 
 
 def test_without_a_key_for_policies_nothing_of_others_is_admitted(home: Path) -> None:

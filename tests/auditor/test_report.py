@@ -26,6 +26,9 @@ from auditor.report_svg import COLUMNS, MAX_CELLS, page_map, timeline
 from auditor.report_words import MEANINGS
 from auditor.sqlite_format import parse_page
 from memory import cli
+from memory.backup import backup
+from memory.model import SCOPES, Principal
+from memory.wiring import open_home
 from tlog import cbor
 from tlog.cose import decode_sign1, encode_sign1
 from tlog.errors import MalformedError, VerificationError
@@ -315,6 +318,50 @@ def test_a_signed_report_holds_for_whoever_trusts_the_auditor(
     assert {claim["code"] for claim in verdict["proved"]} == {"report_hash", "report_signature"}
     assert {said, "audit_itself", "now"} <= {claim["code"] for claim in verdict["not_proved"]}
     assert cli.main(["verify", str(signed), "--trust", str(copy.home / "trust.toml")]) == 1
+
+
+def test_an_audit_under_the_homes_own_trust_says_so_everywhere(
+    copy: Any, reported: dict[str, Path], trusted: Path, tmp_path: Path, capsys: Any
+) -> None:
+    """A lawyer, a script and whoever verifies the signed form are told that nobody independent was asked."""
+    files = {form: tmp_path / f"own.{form}" for form in ("html", "json", "cose")}
+    arguments = ["audit", "--home", str(copy.home), "--report-key", str(reported["another.key"])]
+    for path in files.values():
+        arguments += ["--report", str(path)]
+    code = cli.main(arguments)
+    assert "consistency, not independence" in capsys.readouterr().out
+    assert json.loads(files["json"].read_text())["trust"] == "home"
+    assert "consistency, not independence" in files["html"].read_text()
+    assert cli.main(["verify", str(files["cose"]), "--trust", str(trusted)]) == 0
+    assert "consistency, not independence" in capsys.readouterr().out
+    assert cli.main([*arguments, "--trust", str(trusted)]) == code, "the verdict is that of the checks"
+    assert "independence" not in capsys.readouterr().out + files["html"].read_text()
+    assert json.loads(files["json"].read_text())["trust"] == "caller"
+    assert json.loads(reported["r.json"].read_text())["trust"] == "caller"
+
+
+def test_a_backup_is_shown_with_what_it_holds_of_the_erased(copy: Any, tmp_path: Path) -> None:
+    with open_home(copy.home) as home:
+        backup(home, tmp_path / "first.backup", 90 * 86_400_000_000)
+        memory = home.memory(Principal("acme", "bot", "one", SCOPES))
+        token = memory.forget_preview(key="fax")["confirm"]
+        memory.forget(key="fax", confirm=token)
+        backup(home, tmp_path / "second.backup", 0)
+        home.publish()
+    audited = copy.audit()
+    assert audited.outcome.findings == ()
+    erased = 2  # the number, and that it is no longer true
+    first, second = sorted(audited.exhibits.backups, key=lambda one: -one.held)
+    assert (first.held, first.beyond_use, second.held, second.beyond_use) == (erased, erased, 0, 0)
+    assert first.expires_at - first.made_at in (90 * 86_400, 90 * 86_400 + 3600)
+    page = to_html(
+        Report(audited.outcome, "2026-01-01T00:00:00Z", {}, audited.exhibits, first.expires_at + 1)
+    )
+    assert first.backup[:16] in page and "which has passed" in page
+    document = to_document(Report(audited.outcome, "x", {}, audited.exhibits))
+    assert {one["held"] for one in document["exhibits"]["backups"]} == {erased, 0}
+    copy.sql(("UPDATE backups SET last_seq = 0 WHERE number = ?", (bytes.fromhex(first.backup),)))
+    assert {one.held for one in copy.audit().exhibits.backups} == {0}
 
 
 def test_the_signed_report_is_the_json_report(reported: dict[str, Path]) -> None:

@@ -29,16 +29,18 @@ def test_a_guard_that_is_on_is_said(copy: Any) -> None:
     assert notes(copy, "guard") == []
 
 
-def test_a_guard_that_is_off_is_said_with_the_writes_that_it_let_through(copy: Any) -> None:
+def test_a_guard_that_is_off_is_found_with_the_writes_that_it_let_through(copy: Any) -> None:
     config = copy.home / "config.toml"
     config.write_text(config.read_text().replace('guard = "on"', 'guard = "off"'))
     with open_home(copy.home) as home:
         home.memory(ME).remember("the office is in Hamburg", key="office/city", value="Hamburg")
-    said = notes(copy, "guard")
-    assert any("switched off" in text for text, _ in said)
-    assert [count for _, count in said if count is not None] == [1]
-    assert copy.audit().outcome.counts["unguarded_writes"] == 1
-    assert copy.codes() == set()
+    assert [count for _, count in notes(copy, "guard")] == [1]
+    outcome = copy.audit().outcome
+    assert outcome.counts["unguarded_writes"] == 1
+    found = {(one.code, one.where, one.severity) for one in outcome.findings}
+    assert {("GUARD_OFF", "config.toml", "medium")} <= found
+    (returned,) = found - {("GUARD_OFF", "config.toml", "medium")}
+    assert (returned[0], returned[1].startswith("store.db events")) == ("GUARD_OFF", True)
 
 
 def test_a_home_without_settings_is_no_home_that_promises(copy: Any) -> None:

@@ -267,7 +267,7 @@ def test_every_file_that_the_documents_name_is_known() -> None:
     for path in re.findall(r"^\| `([^`]+)` \| 0600 \|", text, re.MULTILINE):
         for name, example in examples.items():
             path = path.replace(name, example)
-        path = path.replace("<space>", "events").replace("subjects/2", f"subjects/{'0a' * 16}")
+        path = path.replace("<space>", "record").replace("subjects/2", f"subjects/{'0a' * 16}")
         path = path.replace("staging/abcd", f"staging/1.2.{'a' * 43}.{'b' * 43}")
         path = path.replace("guard/2", f"guard/{'0a' * 16}").replace("log/tile/tile", "log/tile")
         path = path.replace("log-state-2/tile/0/x001/002.p/7", "log-state-2/head")

@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 from tamper_catalogue import CATALOGUE, Tamper
+from tamper_keys import MORE
+from tamper_third import THIRD
+
+EVERY = (*CATALOGUE, *MORE, *THIRD)
 
 
-@pytest.mark.parametrize("tamper", CATALOGUE, ids=[tamper.name for tamper in CATALOGUE])
+@pytest.mark.parametrize("tamper", EVERY, ids=[tamper.name for tamper in EVERY])
 def test_a_single_change_raises_its_finding(copy: Any, tmp_path_factory: Any, tamper: Tamper) -> None:
     folder: Path = tmp_path_factory.mktemp("beside")
     options = tamper.make(copy, folder) or {}
@@ -20,5 +24,6 @@ def test_a_single_change_raises_its_finding(copy: Any, tmp_path_factory: Any, ta
 
 def test_the_catalogue_is_long_and_says_each_thing_once() -> None:
     assert len(CATALOGUE) >= 60
-    assert len({tamper.name for tamper in CATALOGUE}) == len(CATALOGUE)
-    assert sum(tamper.name.startswith("keys: ") for tamper in CATALOGUE) >= 20
+    assert len(EVERY) >= 250
+    assert len({tamper.name for tamper in EVERY}) == len(EVERY)
+    assert sum(tamper.name.startswith("keys: ") for tamper in EVERY) >= 60
