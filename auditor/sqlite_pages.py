@@ -114,6 +114,13 @@ class _Walk:
                 continue
             data = self._pages.read(number)
             at = fmt.HEADER_BYTES if number == 1 else 0
+            packed = None if owner == _SCHEMA else fmt.packed_page(data, self._usable)
+            if packed is not None:
+                self._check_gap(number, data, (packed.array_end, packed.content_start), owner)
+                self._check_zero(number, data, (self._usable, len(data)), "end of the page", owner)
+                # In the order of the cells, the right child first: what comes last is gone through first.
+                waiting += [(child, depth + 1) for child in packed.children]
+                continue
             try:
                 page = fmt.parse_page(data, self._usable, at)
             except MalformedError as error:
@@ -193,11 +200,7 @@ class _Walk:
         return bytes(kept)
 
     def _check_page(self, number: int, data: bytes, page: fmt.Page, owner: str) -> None:
-        gap = (page.array_end, page.content_start)
-        if number in self._pages.newest:
-            self._report.gaps_in_wal += 1
-        else:
-            self._check_zero(number, data, gap, "gap before the cells", owner)
+        self._check_gap(number, data, (page.array_end, page.content_start), owner)
         taken = sorted(
             [(cell.start, cell.end, "cell") for cell in page.cells]
             + [(start, end, "freeblock") for start, end in page.freeblocks]
@@ -211,6 +214,12 @@ class _Walk:
                 self._check_zero(number, data, (start + 4, end), "freeblock", owner)
             position = max(position, end)
         self._check_zero(number, data, (position, len(data)), "end of the page", owner)
+
+    def _check_gap(self, number: int, data: bytes, gap: tuple[int, int], owner: str) -> None:
+        if number in self._pages.newest:
+            self._report.gaps_in_wal += 1
+        else:
+            self._check_zero(number, data, gap, "gap before the cells", owner)
 
     def _check_trunk(self, number: int, data: bytes, end: int) -> None:
         # SQLite leaves the numbers of pages it took back into use right behind the list; they are not content.
@@ -226,8 +235,8 @@ class _Walk:
             return
         self._report.free_bytes += end - start
         part = data[start:end]
-        left = len(part) - part.count(0)
-        if left:
+        if part != bytes(end - start):
+            left = len(part) - part.count(0)
             self._residue(number, start + len(part) - len(part.lstrip(b"\0")), left, what, owner)
 
     def _residue(self, number: int, offset: int, size: int, region: str, owner: str) -> None:
