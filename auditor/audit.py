@@ -5,14 +5,16 @@ The log's head is read first and the store copied afterwards: whatever the head 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from auditor import checks_store, erasure
 from auditor.ageing import check_confirmable
+from auditor.ahead import verified_ahead
 from auditor.bundle import ReadBundle, is_bundle, read_bundle
 from auditor.chain import AuditedLog, audit_logs, logs_in, logs_of_home, with_key_list
 from auditor.checks import check_store
@@ -70,6 +72,8 @@ class Places:
     """A folder of what clients were given."""
     tell: Tell = silent
     """Is told how far the audit has come."""
+    processes: int = 1
+    """How many may verify signatures meanwhile; with one, nobody but the audit itself does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,23 @@ class Audited:
 
 def audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequence[str] | None) -> Audited:
     """What every check has to say about the evidence. Raises MalformedError for places that are none."""
+    with _without_collector():
+        return _audit(places, asked, tenant=tenant, needles=needles)
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Nothing is looked through for cycles meanwhile: millions of values are made, and hardly one is in any."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequence[str] | None) -> Audited:
     bundle = read_bundle(places.home, asked) if places.home is not None and is_bundle(places.home) else None
     # Before the log, which may grow meanwhile: whatever a client was given by now is in what is read after it.
     held = () if places.receipts is None else read_held(places.receipts)
@@ -100,6 +121,8 @@ def audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequence
         earlier = () if places.state is None else earlier_heads(places.state, asked.trust.policy)
         places.tell("the log")
         log = audit_logs(logs, asked, places.state)
+        ahead = verified_ahead(log.entries, asked.trust, places.processes, places.tell)
+        log = replace(log, entries=stack.enter_context(ahead))
         outcomes = [keys, log.outcome] if bundle is None else [bundle.outcome, keys, log.outcome]
         if places.home is not None and (places.home / STORE).exists():
             found, exhibits = _audit_store(places, log, asked, tenant, needles, bundle, held)
@@ -162,10 +185,9 @@ def _audit_store(
         except MalformedError as error:
             damaged = Finding("FACT_ALTERED", STORE, f"The file is damaged: {error.message}.")
             return [Outcome((damaged,))], Exhibits()
-        places.tell("statements")
-        outcomes, live, exhibits = _audit_rows(pages, log, asked, tenant, bundle, held, home)
+        outcomes, live, exhibits = _audit_rows(pages, log, asked, tenant, bundle, held, places)
         places.tell("pages")
-        structure, report = check_structure(pages, live)
+        structure, report = check_structure(pages, live, places.tell)
         outcomes += [structure, control_structure()]
         places.tell("files")
         outcomes.append(_scan(home, places.also, needles, pages, report))
@@ -182,7 +204,7 @@ def _audit_rows(
     tenant: str | None,
     bundle: ReadBundle | None,
     held: Sequence[Held],
-    home: Path,
+    places: Places,
 ) -> tuple[list[Outcome], Live, Exhibits]:
     """Every check of rows, the numbers of the rows that are there now, and what they have to show."""
     with read_only(pages) as connection:
@@ -196,14 +218,19 @@ def _audit_rows(
             sound = [_check_soundness(connection), check_strays(connection)]
             return [*part, *sound, *_promises(held, log, None, asked)], live, exhibits
         rows = read_rows(connection, tenant)
-        outcome, statements = check_store(rows, log.files, log.entries, _cosigned_at(log.verified), asked)
+        tell = places.tell
+        tell("statements")
+        outcome, statements = check_store(
+            rows, log.files, log.entries, _cosigned_at(log.verified), asked, tell
+        )
         outcomes = [outcome, *_promises(held, log, rows, asked)]
         if tenant is None:
             outcomes.append(_check_words(connection, rows, statements))
             outcomes += [_check_soundness(connection), check_strays(connection)]
             # One whose last content was erased has lost its name, and its key.
             numbers = {each.number for each in rows.tenants if each.name}
-            outcomes += [] if bundle is not None else [check_guard_keys(home, numbers, asked.now)]
+            if bundle is None and places.home is not None:
+                outcomes.append(check_guard_keys(places.home, numbers, asked.now))
         else:
             note = Note("other tenants", "statements of other tenants, and the word index, which all share")
             text = (

@@ -200,7 +200,9 @@ def _check_until(rows: StoreRows, required: Collection[tuple[int, int]]) -> Iter
 def _check_versions(rows: StoreRows, statements: Sequence[Statement]) -> Iterator[Finding]:
     """No row is under rules for spellings that no write has named: nothing would be compared with it."""
     contents = (statement.content for statement in statements if statement.content is not None)
-    newest = max((version for content in contents if type(version := content.get("canon")) is int), default=None)
+    newest = max(
+        (version for content in contents if type(version := content.get("canon")) is int), default=None
+    )
     for row in rows.ledger:
         if newest is not None and row.canon_version > newest:
             what = "A retired value is filed under rules that no write has used."

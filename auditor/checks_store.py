@@ -8,6 +8,7 @@ from typing import Final
 from auditor.evidence import Asked, Entries, EventRow, Statement, StoreRows, TenantRow
 from auditor.findings import Finding, Note, Outcome
 from auditor.lost import lost_of
+from auditor.progress import EVERY, Tell, silent
 from memory import event
 from tlog.errors import Error, MalformedError, VerificationError
 from tlog.statement import parse_statement, verify_statement
@@ -16,13 +17,15 @@ CLOCK_SKEW_SECONDS: Final = 300
 _SECOND: Final = 1_000_000
 
 
-def open_statements(rows: StoreRows) -> tuple[Outcome, tuple[Statement, ...]]:
+def open_statements(rows: StoreRows, tell: Tell = silent) -> tuple[Outcome, tuple[Statement, ...]]:
     """Every row of events decoded, its link and content re-hashed with their salts against C and its entry."""
     findings: list[Finding] = []
     tenants = {tenant.id: tenant for tenant in rows.tenants}
     statements = []
     opened = 0
-    for row in rows.events:
+    for count, row in enumerate(rows.events):
+        if not count % EVERY:
+            tell("statements", count, len(rows.events))
         statement, faults = _open(row, tenants.get(row.tenant_id))
         statements.append(statement)
         opened += statement.content is not None
@@ -297,7 +300,7 @@ def _verify(
         what = "The key that signed the statement is not trusted for issuing at its time."
         yield Finding("KEY_NOT_VALID", where, what)
         return
-    if dated.is_verified(index, entry):
+    if dated.is_verified(index, entry) or dated.holds(index, entry, key):
         return
     try:
         verify_statement(entry, key)

@@ -108,6 +108,7 @@ def run_audit(args: argparse.Namespace) -> int:
     from auditor.findings import Outcome, merge
     from auditor.progress import told_on
     from auditor.report import Report, to_text
+    from tlog.replay import cores
 
     require_forms(args.report, args.report_key)
     home = _home(args)
@@ -117,7 +118,7 @@ def run_audit(args: argparse.Namespace) -> int:
     now = time.time_ns() // 1000
     also, manifests = tuple(args.also), tuple(args.manifest)
     with told_on(sys.stderr) as tell:
-        places = Places(home, args.log, also, manifests, args.state, args.receipts, tell)
+        places = Places(home, args.log, also, manifests, args.state, args.receipts, tell, cores())
         audited = audit(places, Asked(trust, now), tenant=args.tenant, needles=needles)
     outcome = merge([audited.outcome, Outcome(not_checked=() if note is None else (note,))])
     made_at = datetime.fromtimestamp(now // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from auditor import sqlite_format as fmt
+from auditor.progress import EVERY, Tell, silent
 from auditor.sqlite_file import Pages
 from tlog.errors import MalformedError
 
@@ -58,13 +59,13 @@ class PageReport:
             self.flaws_left_out += 1
 
 
-def check_pages(pages: Pages) -> PageReport:
+def check_pages(pages: Pages, tell: Tell = silent) -> PageReport:
     """Which page serves what, and every byte without an owner that is not zero."""
     report = PageReport(pages.page_count)
     held = pages.main.size_bytes // pages.header.page_bytes + len(pages.newest)
     if not 1 <= pages.page_count <= held:
         raise MalformedError("expected a database of as many pages as its files hold")
-    walk = _Walk(pages, report)
+    walk = _Walk(pages, report, tell)
     walk.file_header()
     roots = walk.schema()
     walk.free_pages()
@@ -79,7 +80,8 @@ def check_pages(pages: Pages) -> PageReport:
 class _Walk:
     """One walk over a database; it visits each page once."""
 
-    def __init__(self, pages: Pages, report: PageReport) -> None:
+    def __init__(self, pages: Pages, report: PageReport, tell: Tell = silent) -> None:
+        self._tell = tell
         self._pages = pages
         self._report = report
         self._usable = pages.header.usable_bytes
@@ -112,6 +114,8 @@ class _Walk:
             number, depth = waiting.pop()
             if not self._claim(number, owner, "page", root) or depth > MAX_DEPTH:
                 continue
+            if not len(self._report.owners) % EVERY:
+                self._tell("pages", len(self._report.owners), self._pages.page_count)
             data = self._pages.read(number)
             at = fmt.HEADER_BYTES if number == 1 else 0
             packed = None if owner == _SCHEMA else fmt.packed_page(data, self._usable)

@@ -17,7 +17,7 @@ from auditor.findings import Finding, Note, Outcome
 from tlog.certificates import peek_key_list, require_extends
 from tlog.checkpoint import Checkpoint, parse_checkpoint
 from tlog.errors import Error, MalformedError, UnavailableError
-from tlog.merkle import Frontier, leaf_hash
+from tlog.merkle import Frontier
 from tlog.note import format_note, parse_note
 from tlog.policy import VerifiedCheckpoint
 from tlog.trust import Trust
@@ -31,7 +31,7 @@ def check_head(folder: Path, verified: VerifiedCheckpoint, entries: Entries) -> 
     path = folder / f"{hashlib.sha256(checkpoint.origin.encode()).hexdigest()}.checkpoint"
     seen = _load(path)
     if seen is not None and seen.origin == checkpoint.origin:
-        finding = _compare(seen, checkpoint, entries.entries)
+        finding = _compare(seen, checkpoint, entries.leaves)
         if finding is not None:
             return Outcome((finding,))
     if entries.proved:
@@ -54,8 +54,8 @@ def verified_before(folder: Path, origin: str, trust: Trust, entries: Entries) -
         raise MalformedError("expected what an earlier audit kept of the entries it verified") from None
     if digest != _digest(trust) or type(size) is not int or not 0 < size <= entries.size:
         return 0
-    first = [leaf_hash(entry) for entry in entries.entries[:size] if entry is not None]
-    whole = len(first) == size and Frontier(0, ()).extend(first).root().hex() == root
+    first = entries.leaves[:size]
+    whole = len(first) == size and Frontier().extend(first).root().hex() == root
     return size if whole else 0
 
 
@@ -100,7 +100,7 @@ def load_bytes(path: Path) -> bytes | None:
         raise MalformedError("expected a folder of earlier audits that can be read") from None
 
 
-def _compare(seen: Checkpoint, now: Checkpoint, entries: Sequence[bytes | None]) -> Finding | None:
+def _compare(seen: Checkpoint, now: Checkpoint, leaves: Sequence[bytes]) -> Finding | None:
     evidence: dict[str, str | int] = {
         "seen_size": seen.size,
         "size": now.size,
@@ -110,9 +110,8 @@ def _compare(seen: Checkpoint, now: Checkpoint, entries: Sequence[bytes | None])
     if now.size < seen.size:
         what = "The log is shorter than an earlier audit saw it."
         return Finding("LOG_ROLLED_BACK", "log checkpoint", what, evidence)
-    first = [entry for entry in entries[: seen.size] if entry is not None]
-    root = Frontier(0, ()).extend(leaf_hash(entry) for entry in first).root()
-    if len(first) < seen.size or root == seen.root:
+    first = leaves[: seen.size]
+    if len(first) < seen.size or Frontier().extend(first).root() == seen.root:
         return None
     what = "The log does not extend the head that an earlier audit saw: its past was rewritten."
     return Finding("LOG_FORK", "log checkpoint", what, evidence)
