@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from auditor import checks_store, erasure
+from auditor import erasure
 from auditor.ageing import check_confirmable
 from auditor.ahead import verified_ahead
 from auditor.bundle import ReadBundle, is_bundle, read_bundle
 from auditor.chain import AuditedLog, audit_logs, logs_in, logs_of_home, with_key_list
 from auditor.checks import check_store
 from auditor.checks_pages import Live, check_structure, place_hits
+from auditor.checks_signatures import check_signatures
 from auditor.controls import control_scanner, control_structure
 from auditor.evidence import Asked, LogFiles, Statement, StoreRows
 from auditor.exhibits import (
@@ -34,6 +35,7 @@ from auditor.log_files import FOLDER, url_files
 from auditor.monitor_state import earlier_heads
 from auditor.page_map import page_maps
 from auditor.part import audit_part
+from auditor.pins import digests_of, known_blocks
 from auditor.progress import Tell, silent
 from auditor.promises import Held, check_promises_held, read_held
 from auditor.registrations import check_registrations
@@ -125,9 +127,9 @@ def _audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequenc
         log = replace(log, entries=stack.enter_context(ahead))
         outcomes = [keys, log.outcome] if bundle is None else [bundle.outcome, keys, log.outcome]
         if places.home is not None and (places.home / STORE).exists():
-            found, exhibits = _audit_store(places, log, asked, tenant, needles, bundle, held)
+            found, exhibits, rows = _audit_store(places, log, asked, tenant, needles, bundle, held)
         else:
-            found, exhibits = _audit_log_alone(log, places, asked, held)
+            (found, exhibits), rows = _audit_log_alone(log, places, asked, held), ()
         outcomes += found
         if places.home is not None:
             # What lies in a bundle, its own list says.
@@ -143,7 +145,7 @@ def _audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequenc
     whole = merge(outcomes)
     every = tenant is None and bundle is None
     if every and places.state is not None and log.verified is not None and not whole.findings:
-        keep_verified(places.state, log.verified, asked.trust)
+        keep_verified(places.state, log.verified, asked.trust, rows)
     return Audited(whole, log.verified, exhibits)
 
 
@@ -160,7 +162,7 @@ def _audit_log_alone(
         raise MalformedError("expected a store in the home")
     note = Note("store", "no store was given: whether each entry is opened or tombstoned was not looked at")
     registered, entries = check_registrations(log.entries, None, log.files, asked)
-    outcomes = [registered, checks_store.check_signatures((), entries, asked), Outcome(not_checked=(note,))]
+    outcomes = [registered, check_signatures((), entries, asked), Outcome(not_checked=(note,))]
     outcomes += _promises(held, log, None, asked)
     return outcomes, exhibits_of_log(log.files, asked.trust.policy)
 
@@ -173,7 +175,8 @@ def _audit_store(
     needles: Sequence[str] | None,
     bundle: ReadBundle | None,
     held: Sequence[Held],
-) -> tuple[list[Outcome], Exhibits]:
+) -> tuple[list[Outcome], Exhibits, tuple[bytes, ...]]:
+    """What there is to say of a store, to show of it, and the digests of its rows."""
     home = places.home
     assert home is not None
     pages: Pages | None = None
@@ -184,8 +187,8 @@ def _audit_store(
             pages = snapshot.pages()
         except MalformedError as error:
             damaged = Finding("FACT_ALTERED", STORE, f"The file is damaged: {error.message}.")
-            return [Outcome((damaged,))], Exhibits()
-        outcomes, live, exhibits = _audit_rows(pages, log, asked, tenant, bundle, held, places)
+            return [Outcome((damaged,))], Exhibits(), ()
+        outcomes, live, exhibits, digests = _audit_rows(pages, log, asked, tenant, bundle, held, places)
         places.tell("pages")
         structure, report = check_structure(pages, live, places.tell)
         outcomes += [structure, control_structure()]
@@ -194,7 +197,7 @@ def _audit_store(
         if report is not None:
             maps = page_maps(pages, report, merge(outcomes).findings)
             exhibits = replace(exhibits, maps=maps)
-    return outcomes, exhibits
+    return outcomes, exhibits, digests
 
 
 def _audit_rows(
@@ -205,23 +208,31 @@ def _audit_rows(
     bundle: ReadBundle | None,
     held: Sequence[Held],
     places: Places,
-) -> tuple[list[Outcome], Live, Exhibits]:
-    """Every check of rows, the numbers of the rows that are there now, and what they have to show."""
+) -> tuple[list[Outcome], Live, Exhibits, tuple[bytes, ...]]:
+    """Every check of rows, the numbers of the rows that are there now, what they have to show, and their digests."""
     with read_only(pages) as connection:
         if missing_tables(connection):
             what = "A table of the store is not there, or is none: nothing of the store was read."
-            return [Outcome((Finding("FACT_ALTERED", "store.db sqlite_schema", what),))], Live(), Exhibits()
+            return (
+                [Outcome((Finding("FACT_ALTERED", "store.db sqlite_schema", what),))],
+                Live(),
+                Exhibits(),
+                (),
+            )
         if bundle is not None and bundle.bundle.scope != "all":
             part, live, exhibits = audit_part(
                 connection, log, asked, bundle.bundle, _cosigned_at(log.verified)
             )
             sound = [_check_soundness(connection), check_strays(connection)]
-            return [*part, *sound, *_promises(held, log, None, asked)], live, exhibits
+            return [*part, *sound, *_promises(held, log, None, asked)], live, exhibits, ()
         rows = read_rows(connection, tenant)
         tell = places.tell
         tell("statements")
+        whole = tenant is None and bundle is None and places.state is not None
+        digests = tuple(digests_of(rows.events)) if whole else ()
+        known = known_blocks(digests, log.rows)
         outcome, statements = check_store(
-            rows, log.files, log.entries, _cosigned_at(log.verified), asked, tell
+            rows, log.files, log.entries, _cosigned_at(log.verified), asked, tell, known
         )
         outcomes = [outcome, *_promises(held, log, rows, asked)]
         if tenant is None:
@@ -245,7 +256,7 @@ def _audit_rows(
         )
         root = b"" if log.verified is None else log.verified.checkpoint.root
         exhibits = exhibits_of_store(rows, statements, log.files, root, asked.trust.policy)
-    return outcomes, live, exhibits
+    return outcomes, live, exhibits, digests
 
 
 def _promises(held: Sequence[Held], log: AuditedLog, rows: StoreRows | None, asked: Asked) -> list[Outcome]:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
-from auditor import checks_caches, checks_facts, checks_guard, checks_ledger, checks_store, erasure
+from auditor import (
+    checks_caches,
+    checks_facts,
+    checks_guard,
+    checks_ledger,
+    checks_signatures,
+    checks_store,
+    erasure,
+)
 from auditor.ageing import check_age
 from auditor.evidence import Asked, Entries, LogFiles, Statement, StoreRows
 from auditor.findings import Outcome, merge
@@ -23,13 +31,15 @@ def check_store(
     cosigned_at: int | None,
     asked: Asked,
     tell: Tell = silent,
+    known: Container[int] = (),
 ) -> tuple[Outcome, tuple[Statement, ...]]:
     """What the rows of a store are found to be, and its statements, decoded.
 
-    `cosigned_at` is the newest time, in seconds, at which a witness saw the checkpoint that covers `entries`.
+    `cosigned_at` is the newest time, in seconds, at which a witness saw the checkpoint that covers `entries`; `known`
+    are the blocks of rows that an earlier audit has opened.
     """
     registered, entries = check_registrations(entries, rows, files, asked)
-    opened, statements = checks_store.open_statements(rows, tell)
+    opened, statements = checks_store.open_statements(rows, tell, known)
     outcomes = [registered, opened, *_check_statements(rows, statements, entries, cosigned_at, asked)]
     outcomes.append(erasure.check_erasures(rows, statements, files, asked, entries))
     outcomes.append(check_age(rows, asked))
@@ -37,7 +47,7 @@ def check_store(
     # says nothing.
     tell("signatures")
     alone = entries if rows.tenant_id is None else Entries(0)
-    outcomes.append(checks_store.check_signatures(statements, alone, asked, entries))
+    outcomes.append(checks_signatures.check_signatures(statements, alone, asked, entries))
     return merge(outcomes), statements
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from auditor.evidence import Entries, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
 from tlog.errors import MalformedError
-from tlog.statement import parse_statement
+from tlog.statement import payload_hash_of
 
 
 def lost_of(statements: Sequence[Statement]) -> frozenset[bytes]:
@@ -28,13 +28,13 @@ def check_lost(rows: StoreRows, statements: Sequence[Statement], entries: Entrie
     """Each declaration is a finding; so is one of what the log does not have, or the store still opens."""
     if rows.tenant_id is not None:
         return Outcome()
-    opened = {one.row.commitment for one in statements if one.content is not None}
-    logged = _commitments(entries)
+    declared = [one for one in statements if one.link is not None and one.link.kind == "lost"]
+    opened = {one.row.commitment for one in statements if declared and one.content is not None}
+    logged = _commitments(entries) if declared else frozenset()
     findings = []
     count = 0
-    for statement in statements:
-        if statement.link is None or statement.link.kind != "lost":
-            continue
+    for statement in declared:
+        assert statement.link is not None
         named = _named(statement)
         count += len(named)
         what = "Statements of the log were declared lost: what they said can't be shown any more."
@@ -62,6 +62,6 @@ def _parsed(entries: Entries) -> Iterator[bytes]:
         if entry is None:
             continue
         try:
-            yield parse_statement(entry).payload_hash
+            yield payload_hash_of(entry)
         except MalformedError:
             continue  # named elsewhere

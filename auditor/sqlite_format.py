@@ -70,11 +70,12 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
-    """A b-tree page with nothing between its cells and none that goes on elsewhere; the right child comes first."""
+class Outline:
+    """What a b-tree page has beside its cells: `free` lies between and behind them. The right child comes first."""
 
     array_end: int
     content_start: int
+    free: tuple[tuple[int, int], ...]
     children: tuple[int, ...]
 
 
@@ -127,39 +128,42 @@ def parse_page(data: bytes, usable: int, at: int) -> Page:
     return Page(kind, cells, freeblocks, array_end, content_start, right)
 
 
-def packed_page(data: bytes, usable: int) -> Packed | None:
-    """What there is to know of a b-tree page without freeblocks whose cells lie back to back to its end.
+def outline_page(data: bytes, usable: int) -> Outline | None:
+    """What lies between the cells of a b-tree page, without a value for each of them.
 
-    None for any other, and for one that is damaged: `parse_page` then tells. Most pages are such, and this takes a
-    fraction of the time.
+    None where a cell goes on elsewhere, or the page is damaged: `parse_page` then tells. Most pages are neither, and
+    this takes a fraction of the time.
     """
     kind = data[0]
-    if kind not in _ENDS or data[1:3] != b"\0\0":
+    if kind not in _ENDS:
         return None
-    interior = kind in (TABLE_INTERIOR, INDEX_INTERIOR)
-    count, content_start = struct.unpack_from(">HH", data, 3)
-    array_end = (12 if interior else 8) + 2 * count
+    first_free, count, content_start = struct.unpack_from(">HHH", data, 1)
+    array_end = (12 if kind in (TABLE_INTERIOR, INDEX_INTERIOR) else 8) + 2 * count
     if not count or not array_end <= content_start < usable:
         return None
-    starts = struct.unpack_from(f">{count}H", data, array_end - 2 * count)
-    most = usable - 35 if kind == TABLE_LEAF else (usable - 12) * 64 // 255 - 23
+    cells = struct.unpack_from(f">{count}H", data, array_end - 2 * count)
     try:
-        ends = _ENDS[kind](data, starts, most)
-    except IndexError:
+        ends = _ENDS[kind](data, cells, usable - 35 if kind == TABLE_LEAF else (usable - 12) * 64 // 255 - 23)
+        blocks = tuple(_freeblocks(data, first_free, content_start, usable)) if first_free else ()
+    except (IndexError, MalformedError):
         return None
     if ends is None:
         return None
-    first = sorted(starts)
+    starts = sorted((*cells, *(start for start, _ in blocks)))
+    ends += [end for _, end in blocks]
     ends.sort()
-    # Each cell ends after it starts. So where as many end as start at every place between the first and the last,
-    # exactly one covers each byte.
-    if first[0] != content_start or ends[-1] != usable or first[1:] != ends[:-1]:
+    if starts[0] < content_start or ends[-1] > usable:
         return None
+    # Each ends after it starts. So where no start comes before the end of as many, no two share a byte.
+    edges = list(zip([content_start, *ends], [*starts, len(data)], strict=True))
+    if any(end > start for end, start in edges):
+        return None
+    free = [edge for edge in edges if edge[0] < edge[1]] + [(start + 4, end) for start, end in blocks]
     children: tuple[int, ...] = ()
-    if interior:
+    if kind in (TABLE_INTERIOR, INDEX_INTERIOR):
         read = int.from_bytes
-        children = (read(data[8:12], "big"), *(read(data[at : at + 4], "big") for at in starts))
-    return Packed(array_end, content_start, children)
+        children = (read(data[8:12], "big"), *(read(data[at : at + 4], "big") for at in cells))
+    return Outline(array_end, content_start, tuple(free), children)
 
 
 def local_payload(data: bytes, cell: Cell) -> bytes:

@@ -8,6 +8,7 @@ index each page serves, and lists the bytes that belong to nobody and are not ze
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -118,12 +119,11 @@ class _Walk:
                 self._tell("pages", len(self._report.owners), self._pages.page_count)
             data = self._pages.read(number)
             at = fmt.HEADER_BYTES if number == 1 else 0
-            packed = None if owner == _SCHEMA else fmt.packed_page(data, self._usable)
-            if packed is not None:
-                self._check_gap(number, data, (packed.array_end, packed.content_start), owner)
-                self._check_zero(number, data, (self._usable, len(data)), "end of the page", owner)
+            outline = None if owner == _SCHEMA else fmt.outline_page(data, self._usable)
+            if outline is not None and self._is_zero(data, outline.free):
+                self._check_gap(number, data, (outline.array_end, outline.content_start), owner)
                 # In the order of the cells, the right child first: what comes last is gone through first.
-                waiting += [(child, depth + 1) for child in packed.children]
+                waiting += [(child, depth + 1) for child in outline.children]
                 continue
             try:
                 page = fmt.parse_page(data, self._usable, at)
@@ -218,6 +218,16 @@ class _Walk:
                 self._check_zero(number, data, (start + 4, end), "freeblock", owner)
             position = max(position, end)
         self._check_zero(number, data, (position, len(data)), "end of the page", owner)
+
+    def _is_zero(self, data: bytes, regions: Sequence[tuple[int, int]]) -> bool:
+        """Whether all these regions are; if so, they are counted."""
+        size = 0
+        for start, end in regions:
+            if data[start:end] != bytes(end - start):
+                return False
+            size += end - start
+        self._report.free_bytes += size
+        return True
 
     def _check_gap(self, number: int, data: bytes, gap: tuple[int, int], owner: str) -> None:
         if number in self._pages.newest:

@@ -54,6 +54,7 @@ TABLES: Final = frozenset(
 MAX_STEPS: Final = 2_000_000_000
 """Steps of the SQLite machine before a statement is given up: a schema under audit may be a trap."""
 _CHECK_STEPS: Final = 1_000_000
+_CACHE_BYTES: Final = 32 * 1024 * 1024
 _MAX_VALUE_BYTES: Final = 128 * 1024 * 1024
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_ .,:;()*=-]{1,200}")
 _MARKS: Final = {"application_id": 0x4D554E49, "user_version": 1}
@@ -188,6 +189,8 @@ class _Reader:
         """Bound what one statement may cost, from now on."""
         self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
         self._connection.set_progress_handler(self._spent, _CHECK_STEPS)
+        for _ in self.raw("sqlite_schema", f"PRAGMA cache_size = -{_CACHE_BYTES // 1024}"):
+            pass
 
     def rows(
         self, table: str, query: tuple[str, str], make: Callable[..., _Row], rest: str = ""

@@ -13,6 +13,7 @@ import pytest
 
 from auditor import checks_caches, checks_facts, checks_guard, checks_store, manifest_claims
 from auditor.checks import check_store
+from auditor.checks_signatures import check_signatures
 from auditor.erasure import check_erasures, decode_manifest
 from auditor.evidence import (
     ActRow,
@@ -705,6 +706,6 @@ def test_the_text_says_what_was_and_was_not_checked() -> None:
 def test_with_no_issuer_key_signatures_are_not_checked(world: World) -> None:
     world.add()
     trust: Trust = make_trust("quorum none\n")
-    outcome = checks_store.check_signatures(world.statements(), world.entries(), Asked(trust, NOW))
+    outcome = check_signatures(world.statements(), world.entries(), Asked(trust, NOW))
     assert outcome.findings == ()
     assert [note.check for note in outcome.not_checked] == ["signatures"]
