@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 import cbor2
@@ -256,10 +257,19 @@ def _open(row: EventRow, tenant: TenantRow | None) -> tuple[Statement, list[tupl
 def _open_again(row: EventRow, tenant: TenantRow | None) -> tuple[Statement, list[tuple[str, str]]]:
     """The same of a row in which an earlier audit found no fault: only what is not in the row itself is compared."""
     link = event.decode_link(row.link)
-    content = None if row.content is None else cbor2.loads(row.content)
+    content = None
+    if row.content is not None:
+        read = cbor2.loads(row.content)
+        content = dict(zip(_same(tuple(read)), read.values(), strict=True))
     if tenant is not None and link.tenant != tenant.number:
         return _open(row, tenant)
     return Statement(row, link, content), []
+
+
+@lru_cache(maxsize=256)
+def _same(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The same texts each time: those of all contents are a few, and each is in memory once."""
+    return names
 
 
 def _check_names(tenants: Mapping[int, TenantRow], statements: Sequence[Statement]) -> Iterator[Finding]:

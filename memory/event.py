@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 import cbor2
@@ -174,11 +175,12 @@ def decode_content(data: bytes) -> dict[str, Any]:
     Contents as they are written are read by cbor2 and compared with what they encode to; whatever is not that is
     for the strict decoder to judge. A test holds the two equal.
     """
-    content: Any = _decode_plain(data)
-    if content is None:
-        content = cbor.decode(data, max_bytes=MAX_CONTENT_BYTES)
-        if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
-            raise MalformedError("expected content to be a CBOR map with text keys")
+    plain = _decode_plain(data)
+    if plain is not None:
+        return plain
+    content: Any = cbor.decode(data, max_bytes=MAX_CONTENT_BYTES)
+    if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
+        raise MalformedError("expected content to be a CBOR map with text keys")
     return dict(content)
 
 
@@ -226,8 +228,8 @@ def _written_link(parts: re.Match[bytes]) -> Link:
         _integer(alone or seq_after),
         tenant,
         _integer(tenant_seq),
-        {} if retired is None else {"retires": (retired,)},
-        {"outcome": _OUTCOMES[outcome]},
+        _NO_ACTS if retired is None else {"retires": (retired,)},
+        _OUTCOMES[outcome],
     )
 
 
@@ -290,10 +292,12 @@ def _decode_plain(data: bytes) -> dict[str, Any] | None:
     if type(content) is not dict or not _is_flat(content.values()):
         return None
     names = tuple(content)
+    order = _order(names)
     # The order is that of the bytes; that each item has its one form, and that nothing follows, the bytes tell.
-    if _order(names) != names or cbor2.dumps(content) != data:
+    if order is None or order != names or cbor2.dumps(content) != data:
         return None
-    return content
+    # The names of all contents are the same few texts: each is in memory once.
+    return dict(zip(order, content.values(), strict=True))
 
 
 def _is_plain(values: Iterable[object]) -> bool:
@@ -364,7 +368,11 @@ def _check_targets(name: str, targets: Sequence[bytes]) -> None:
         raise MalformedError("expected the targets of an act to be commitments of 32 bytes")
 
 
-_OUTCOMES: Final = {cbor.encode(word): word for word in ("stored", "superseded", "history")}
+# Shared by all links of this shape, and so not to be changed by any.
+_NO_ACTS: Final[Mapping[str, tuple[bytes, ...]]] = MappingProxyType({})
+_OUTCOMES: Final = {
+    cbor.encode(word): MappingProxyType({"outcome": word}) for word in ("stored", "superseded", "history")
+}
 _WRITE_LINK: Final = _write_pattern()
 # Every tag that cbor2 would make a value of; to some it gives more time than their bytes are worth.
 _NO_TAGS: Final = dict.fromkeys(
