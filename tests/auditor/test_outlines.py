@@ -14,7 +14,7 @@ from auditor.sqlite_pages import PageReport, check_pages
 from memory import vfs
 from tlog.errors import MalformedError
 
-ROUNDS = 150
+ROUNDS = 60
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +28,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     )
     connection.execute("CREATE TABLE three (a TEXT PRIMARY KEY, b BLOB) WITHOUT ROWID")
     with connection:
-        for _ in range(500):
+        for _ in range(700):
             number = choose.choice(
                 (choose.randint(1, 400), choose.randint(1, 1 << 62), -choose.randint(1, 9))
             )
             if choose.random() < 0.01:
                 connection.execute("DELETE FROM one WHERE a % 17 = ?", (number % 17,))
                 connection.execute("DELETE FROM three WHERE length(b) % 11 = ?", (number % 11,))
-            sizes = (3, 9, 60, 200, 1500)
+            sizes = (3, 9, 30, 60, 60, 90, 90, 90, 90, 200, 200, 1500)
             row = (number, choose.randbytes(choose.choice(sizes)), choose.randbytes(choose.choice(sizes)))
             connection.execute("INSERT OR REPLACE INTO one VALUES (?, ?, ?)", row)
             connection.execute("INSERT OR REPLACE INTO three VALUES (?, ?)", (str(row[0]), row[2]))
