@@ -26,6 +26,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/log_rates.py
 	$(BIN)/python benchmarks/log_hammer.py
 	$(BIN)/python benchmarks/witness_rates.py
+	$(BIN)/python benchmarks/audit_rates.py
 
 soak: $(READY)
 	test $(or $(SOAK_MINUTES),30) -lt 10 || \

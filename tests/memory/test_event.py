@@ -213,3 +213,14 @@ def test_the_link_of_a_plain_write_needs_no_decoder(monkeypatch: pytest.MonkeyPa
     data = link.encode()
     monkeypatch.setattr(event.cbor, "decode", None)
     assert event.decode_link(data) == link
+
+
+@pytest.mark.parametrize(
+    "number", ["00", "1805", "1817", "190005", "1900ff", "1a00000005", "1a0000ffff", "1b0000000000000005"]
+)
+@pytest.mark.parametrize("name", ["seq", "tenant_seq"])
+def test_a_number_of_a_link_has_its_one_form(name: str, number: str) -> None:
+    link = event.Link("write", 5, b"t" * 16, 5, {}, {"outcome": "stored"})
+    data = link.encode().replace(cbor.encode(name) + b"\x05", cbor.encode(name) + bytes.fromhex(number))
+    with pytest.raises(MalformedError):
+        event.decode_link(data)
