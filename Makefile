@@ -28,6 +28,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/log_hammer.py
 	$(BIN)/python benchmarks/witness_rates.py
 	$(BIN)/python benchmarks/surface_rates.py
+	$(BIN)/python benchmarks/audit_rates.py
 
 soak: $(READY)
 	test $(or $(SOAK_MINUTES),30) -lt 10 || \

@@ -5,18 +5,21 @@ The log's head is read first and the store copied afterwards: whatever the head 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from auditor import checks_store, erasure
+from auditor import erasure
 from auditor.ageing import check_confirmable
+from auditor.ahead import verified_ahead
 from auditor.bundle import ReadBundle, is_bundle, read_bundle
 from auditor.chain import AuditedLog, audit_logs, logs_in, logs_of_home, with_key_list
 from auditor.checks import check_store
 from auditor.checks_pages import Live, check_structure, place_hits
+from auditor.checks_signatures import check_signatures
 from auditor.controls import control_scanner, control_structure
 from auditor.evidence import Asked, LogFiles, Statement, StoreRows
 from auditor.exhibits import (
@@ -33,6 +36,7 @@ from auditor.monitor_state import earlier_heads
 from auditor.own_heads import check_own_heads, read_own_heads
 from auditor.page_map import page_maps
 from auditor.part import audit_part
+from auditor.pins import digests_of, known_blocks
 from auditor.progress import Tell, silent
 from auditor.promises import Held, check_promises_held, read_held
 from auditor.registrations import check_registrations, policies_in
@@ -71,6 +75,8 @@ class Places:
     """A folder of what clients were given."""
     tell: Tell = silent
     """Is told how far the audit has come."""
+    processes: int = 1
+    """How many may verify signatures meanwhile; with one, nobody but the audit itself does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,23 @@ class Audited:
 
 def audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequence[str] | None) -> Audited:
     """What every check has to say about the evidence. Raises MalformedError for places that are none."""
+    with _without_collector():
+        return _audit(places, asked, tenant=tenant, needles=needles)
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Nothing is looked through for cycles meanwhile: millions of values are made, and hardly one is in any."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequence[str] | None) -> Audited:
     bundle = read_bundle(places.home, asked) if places.home is not None and is_bundle(places.home) else None
     # Before the log, which may grow meanwhile: whatever a client was given by now is in what is read after it.
     held = () if places.receipts is None else read_held(places.receipts)
@@ -103,11 +126,13 @@ def audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequence
         earlier = () if places.state is None else earlier_heads(places.state, asked.trust.policy)
         places.tell("the log")
         log = audit_logs(logs, asked, places.state)
+        ahead = verified_ahead(log.entries, asked.trust, places.processes, places.tell)
+        log = replace(log, entries=stack.enter_context(ahead))
         outcomes = [keys, log.outcome] if bundle is None else [bundle.outcome, keys, log.outcome]
         if places.home is not None and (places.home / STORE).exists():
-            found, exhibits = _audit_store(places, log, asked, tenant, needles, bundle, held)
+            found, exhibits, rows = _audit_store(places, log, asked, tenant, needles, bundle, held)
         else:
-            found, exhibits = _audit_log_alone(log, places, asked, held)
+            (found, exhibits), rows = _audit_log_alone(log, places, asked, held), ()
         outcomes += found
         if places.home is not None:
             # What lies in a bundle, its own list says.
@@ -125,7 +150,7 @@ def audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequence
     whole = merge(outcomes)
     every = tenant is None and bundle is None
     if every and places.state is not None and log.verified is not None and not whole.findings:
-        keep_verified(places.state, log.verified, asked.trust)
+        keep_verified(places.state, log.verified, asked.trust, rows)
     return Audited(whole, log.verified, exhibits)
 
 
@@ -145,7 +170,7 @@ def _audit_log_alone(
         raise MalformedError("expected a store in the home")
     note = Note("store", "no store was given: whether each entry is opened or tombstoned was not looked at")
     registered, entries = check_registrations(log.entries, None, log.files, asked)
-    outcomes = [registered, checks_store.check_signatures((), entries, asked), Outcome(not_checked=(note,))]
+    outcomes = [registered, check_signatures((), entries, asked), Outcome(not_checked=(note,))]
     outcomes += _promises(held, log, None, asked)
     return outcomes, exhibits_of_log(log.files, asked.trust.policy)
 
@@ -158,7 +183,8 @@ def _audit_store(
     needles: Sequence[str] | None,
     bundle: ReadBundle | None,
     held: Sequence[Held],
-) -> tuple[list[Outcome], Exhibits]:
+) -> tuple[list[Outcome], Exhibits, tuple[bytes, ...]]:
+    """What there is to say of a store, to show of it, and the digests of its rows."""
     home = places.home
     assert home is not None
     pages: Pages | None = None
@@ -169,18 +195,17 @@ def _audit_store(
             pages = snapshot.pages()
         except MalformedError as error:
             damaged = Finding("FACT_ALTERED", STORE, f"The file is damaged: {error.message}.")
-            return [Outcome((damaged,))], Exhibits()
-        places.tell("statements")
-        outcomes, live, exhibits = _audit_rows(pages, log, asked, tenant, bundle, held, home)
+            return [Outcome((damaged,))], Exhibits(), ()
+        outcomes, live, exhibits, digests = _audit_rows(pages, log, asked, tenant, bundle, held, places)
         places.tell("pages")
-        structure, report = check_structure(pages, live)
+        structure, report = check_structure(pages, live, places.tell)
         outcomes += [structure, control_structure()]
         places.tell("files")
         outcomes.append(_scan(home, places.also, needles, pages, report))
         if report is not None:
             maps = page_maps(pages, report, merge(outcomes).findings)
             exhibits = replace(exhibits, maps=maps)
-    return outcomes, exhibits
+    return outcomes, exhibits, digests
 
 
 def _audit_rows(
@@ -190,28 +215,41 @@ def _audit_rows(
     tenant: str | None,
     bundle: ReadBundle | None,
     held: Sequence[Held],
-    home: Path,
-) -> tuple[list[Outcome], Live, Exhibits]:
-    """Every check of rows, the numbers of the rows that are there now, and what they have to show."""
+    places: Places,
+) -> tuple[list[Outcome], Live, Exhibits, tuple[bytes, ...]]:
+    """Every check of rows, the numbers of the rows that are there now, what they have to show, and their digests."""
     with read_only(pages) as connection:
         if missing_tables(connection):
             what = "A table of the store is not there, or is none: nothing of the store was read."
-            return [Outcome((Finding("FACT_ALTERED", "store.db sqlite_schema", what),))], Live(), Exhibits()
+            return (
+                [Outcome((Finding("FACT_ALTERED", "store.db sqlite_schema", what),))],
+                Live(),
+                Exhibits(),
+                (),
+            )
         if bundle is not None and bundle.bundle.scope != "all":
             part, live, exhibits = audit_part(
                 connection, log, asked, bundle.bundle, _cosigned_at(log.verified)
             )
             sound = [_check_soundness(connection), check_strays(connection)]
-            return [*part, *sound, *_promises(held, log, None, asked)], live, exhibits
+            return [*part, *sound, *_promises(held, log, None, asked)], live, exhibits, ()
         rows = read_rows(connection, tenant)
-        outcome, statements = check_store(rows, log.files, log.entries, _cosigned_at(log.verified), asked)
+        tell = places.tell
+        tell("statements")
+        whole = tenant is None and bundle is None and places.state is not None
+        digests = tuple(digests_of(rows.events)) if whole else ()
+        known = known_blocks(digests, log.rows)
+        outcome, statements = check_store(
+            rows, log.files, log.entries, _cosigned_at(log.verified), asked, tell, known
+        )
         outcomes = [outcome, *_promises(held, log, rows, asked)]
         if tenant is None:
             outcomes.append(_check_words(connection, rows, statements))
             outcomes += [_check_soundness(connection), check_strays(connection)]
             # One whose last content was erased has lost its name, and its key.
             numbers = {each.number for each in rows.tenants if each.name}
-            outcomes += [] if bundle is not None else [check_guard_keys(home, numbers, asked.now)]
+            if bundle is None and places.home is not None:
+                outcomes.append(check_guard_keys(places.home, numbers, asked.now))
         else:
             note = Note("other tenants", "statements of other tenants, and the word index, which all share")
             text = (
@@ -226,7 +264,7 @@ def _audit_rows(
         )
         root = b"" if log.verified is None else log.verified.checkpoint.root
         exhibits = exhibits_of_store(rows, statements, log.files, root, asked.trust.policy)
-    return outcomes, live, exhibits
+    return outcomes, live, exhibits, digests
 
 
 def _promises(held: Sequence[Held], log: AuditedLog, rows: StoreRows | None, asked: Asked) -> list[Outcome]:

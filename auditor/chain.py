@@ -31,6 +31,8 @@ class AuditedLog:
     files: LogFiles
     verified: VerifiedCheckpoint | None
     entries: Entries
+    rows: tuple[bytes, ...] = ()
+    """The digests of blocks of rows that an earlier audit has opened."""
 
 
 def logs_of_home(home: Path) -> list[tuple[str, LogFiles]]:
@@ -77,7 +79,7 @@ def audit_logs(logs: Sequence[tuple[str, LogFiles]], asked: Asked, state: Path |
     newest = next((log for log in reversed(audited) if log.verified is not None), audited[-1])
     outcome = merge([*(log.outcome for log in audited), links])
     files = _joined([log.files for log in audited])
-    return AuditedLog(outcome, files, newest.verified, _end_to_end(audited, successions))
+    return AuditedLog(outcome, files, newest.verified, _end_to_end(audited, successions), newest.rows)
 
 
 def _audit_log(files: LogFiles, asked: Asked, state: Path | None) -> AuditedLog:
@@ -88,16 +90,18 @@ def _audit_log(files: LogFiles, asked: Asked, state: Path | None) -> AuditedLog:
         return AuditedLog(outcome, pinned, None, checks_log.read_unproved(pinned))
     tree, entries = checks_log.check_tree(pinned, verified, asked)
     outcomes = [outcome, tree]
+    rows: tuple[bytes, ...] = ()
     if state is not None:
         outcomes.append(check_head(state, verified, entries))
-        known = verified_before(state, verified.checkpoint.origin, asked.trust, entries)
-        entries = replace(entries, spans=tuple(replace(span, verified=known) for span in entries.spans))
+        before = verified_before(state, verified.checkpoint.origin, asked.trust, entries)
+        entries = replace(entries, spans=tuple(replace(span, verified=before.size) for span in entries.spans))
+        rows = before.rows
     else:
         note = Note(
             "heads", "no state of earlier audits is given: a log rewritten and signed again is not noticed"
         )
         outcomes.append(Outcome(not_checked=(note,)))
-    return AuditedLog(merge(outcomes), pinned, verified, entries)
+    return AuditedLog(merge(outcomes), pinned, verified, entries, rows)
 
 
 def _pin(files: LogFiles, checkpoint: bytes | None) -> Callable[[str], bytes | None]:

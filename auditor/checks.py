@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
-from auditor import checks_caches, checks_facts, checks_guard, checks_ledger, checks_store, erasure
+from auditor import (
+    checks_caches,
+    checks_facts,
+    checks_guard,
+    checks_ledger,
+    checks_signatures,
+    checks_store,
+    erasure,
+)
 from auditor.act_targets import check_acts
 from auditor.ageing import check_age
 from auditor.checks_grants import check_grants
@@ -13,23 +21,36 @@ from auditor.findings import Outcome, merge
 from auditor.fold import fold
 from auditor.holds import check_holds
 from auditor.lost import check_lost
+from auditor.progress import Tell, silent
 from auditor.registrations import check_registrations
 from auditor.statement_form import check_forms
 from auditor.states import check_states
 
 
 def check_store(
-    rows: StoreRows, files: LogFiles, entries: Entries, cosigned_at: int | None, asked: Asked
+    rows: StoreRows,
+    files: LogFiles,
+    entries: Entries,
+    cosigned_at: int | None,
+    asked: Asked,
+    tell: Tell = silent,
+    known: Container[int] = (),
 ) -> tuple[Outcome, tuple[Statement, ...]]:
     """What the rows of a store are found to be, and its statements, decoded.
 
-    `cosigned_at` is the newest time, in seconds, at which a witness saw the checkpoint that covers `entries`.
+    `cosigned_at` is the newest time, in seconds, at which a witness saw the checkpoint that covers `entries`; `known`
+    are the blocks of rows that an earlier audit has opened.
     """
     registered, entries = check_registrations(entries, rows, files, asked)
-    opened, statements = checks_store.open_statements(rows)
+    opened, statements = checks_store.open_statements(rows, tell, known)
     outcomes = [registered, opened, *_check_statements(rows, statements, entries, cosigned_at, asked)]
     outcomes.append(erasure.check_erasures(rows, statements, files, asked, entries))
     outcomes.append(check_age(rows, asked))
+    # Last, since they may be on their way meanwhile. With one tenant's rows alone, an entry that is not among them
+    # says nothing.
+    tell("signatures")
+    alone = entries if rows.tenant_id is None else Entries(0)
+    outcomes.append(checks_signatures.check_signatures(statements, alone, asked, entries))
     return merge(outcomes), statements
 
 
@@ -41,10 +62,7 @@ def _check_statements(
     asked: Asked,
 ) -> list[Outcome]:
     folded = fold(statements)
-    # With one tenant's rows alone, an entry that is not among them says nothing.
-    alone = entries if rows.tenant_id is None else Entries(0)
     return [
-        checks_store.check_signatures(statements, alone, asked, entries),
         checks_store.check_places(rows, statements, entries),
         checks_store.check_sequences(rows, statements),
         checks_store.check_order(rows, statements),

@@ -57,29 +57,45 @@ def check_returned(statements: Sequence[Statement]) -> Outcome:
             given_up |= taken
             retired = {slot: values for slot, values in retired.items() if slot not in taken}
         slot, value = _slot(statement), _text(statement.content, "value")
-        began = by_commitment.get(next(iter(link.acts.get("begins", ())), b""))
+        begins = link.acts.get("begins")
+        began = by_commitment.get(begins[0]) if begins else None
         instead = value if began is None else _text(began.content, "value")
         until = _until(statement if began is None else began)
         if link.kind == "write" and slot is not None and value is not None:
             count += 1
-            findings += _judge(statement, retired.get(slot, {}), value)
-        for target in link.acts.get("lifts", ()):
-            refused = by_commitment.get(target)
-            if _is_for_good(statement if link.kind == "write" else refused):
-                for place, back in _held_by(refused):
-                    retired.get(place, {}).pop(back, None)
-        for target in (*link.acts.get("retires", ()), *link.acts.get("retracts", ())):
-            # The past may be retracted, and its value is current or not as before.
-            if target in writes and writes[target].status in _CURRENT:
-                for place, gone in _held_by(by_commitment.get(target)):
-                    if gone != instead:
-                        _note(retired.setdefault(place, {}), gone, until)
+            findings += _judge(statement, retired[slot], value) if slot in retired else ()
+        if link.acts:
+            _lift_and_retire(statement, instead, until, retired, writes, by_commitment)
         _settle(statement, retired, by_commitment)
         advance(writes, statement)
     checked = Note(
         "returned values", "writes with a value compared with those that their key had retired", count
     )
     return Outcome(tuple(findings), (checked,), _not_compared(retired, given_up, count))
+
+
+def _lift_and_retire(
+    statement: Statement,
+    instead: str | None,
+    until: int | None,
+    retired: dict[Slot, Retired],
+    writes: Mapping[bytes, Folded],
+    by_commitment: Mapping[bytes, Statement],
+) -> None:
+    """What a statement gives back is retired no more, and what it ends is, unless it was not current."""
+    link = statement.link
+    assert link is not None
+    for target in link.acts.get("lifts", ()):
+        refused = by_commitment.get(target)
+        if _is_for_good(statement if link.kind == "write" else refused):
+            for place, back in _held_by(refused):
+                retired.get(place, {}).pop(back, None)
+    for target in (*link.acts.get("retires", ()), *link.acts.get("retracts", ())):
+        # The past may be retracted, and its value is current or not as before.
+        if target in writes and writes[target].status in _CURRENT:
+            for place, gone in _held_by(by_commitment.get(target)):
+                if gone != instead:
+                    _note(retired.setdefault(place, {}), gone, until)
 
 
 def _not_compared(retired: Mapping[Slot, Retired], given_up: set[Slot], count: int) -> tuple[Note, ...]:
@@ -163,17 +179,19 @@ def _settle(
     """What was retired for a time is so for good, or as long as the record holds that a statement made current."""
     link, content = statement.link, statement.content or {}
     assert link is not None
-    taken = [by_commitment.get(target) for act in _TAKES for target in link.acts.get(act, ())]
-    begins, at = content.get("valid_from"), content.get("recorded_at")
+    taken: list[Statement | None]
     if link.kind == "write" and link.details.get("outcome") in _LANDED:
+        begins, at = content.get("valid_from"), content.get("recorded_at")
         begun = type(begins) is int and type(at) is int and begins <= at
         taken = [statement] if begun and "many" not in (content.get("flags") or ()) else []
+    else:
+        taken = [by_commitment.get(target) for act in _TAKES for target in link.acts.get(act, ())]
     for current in taken:
-        until = _until(current if link.kind == "begin" and current is not None else statement)
         for slot, value in _held_by(current):
-            ended = [
-                one for one, until in retired.get(slot, {}).items() if until is not None and one != value
-            ]
+            if slot not in retired:
+                continue
+            until = _until(current if link.kind == "begin" and current is not None else statement)
+            ended = [one for one, ends in retired[slot].items() if ends is not None and one != value]
             for one in ended:
                 _note(retired[slot], one, until)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from auditor.evidence import ErasureRow, FactRow, Statement, StoreRows
@@ -62,19 +63,21 @@ def _required(rows: StoreRows, statements: Sequence[Statement]) -> set[tuple[int
         link = statement.link
         if link is None:
             continue
-        before = {target: writes[target].status for target in _ended(statement) if target in writes}
+        ended = _ended(statement) if link.acts else ()
+        before = {target: writes[target].status for target in ended if target in writes}
         advance(writes, statement)
-        for commitment in (statement.row.commitment, *(t for targets in link.acts.values() for t in targets)):
+        for commitment in (statement.row.commitment, *chain(*link.acts.values())):
             slot = _slot(seqs.get(commitment), facts)
             if slot is not None and commitment in writes:
                 members = standing.setdefault(slot, set())
                 (members.add if writes[commitment].status in _STANDING else members.discard)(commitment)
-        on_hold |= {seqs[target].row.seq for target in link.acts.get("holds", ()) if target in seqs}
+        for target in link.acts.get("holds", ()):
+            on_hold |= {seqs[target].row.seq} if target in seqs else set()
         if _may_return(statement):
             _forget(required, _slots(statement, facts, seqs), statement.row.tenant_id)
-        for slot, ended in _newly_ended(before, facts, seqs):
-            if _is_sure(statement, ended, standing.get(slot, set()), seqs):
-                required.setdefault(slot, set()).update(one.row.seq for one in ended)
+        for slot, gone in _newly_ended(before, facts, seqs) if before else ():
+            if _is_sure(statement, gone, standing.get(slot, set()), seqs):
+                required.setdefault(slot, set()).update(one.row.seq for one in gone)
     # What is on hold is compared with nothing, so such a key may have one value twice.
     unsure = {(facts[seq].tenant_id, facts[seq].key_tag) for seq in on_hold if seq in facts}
     return {
@@ -88,8 +91,10 @@ def _required(rows: StoreRows, statements: Sequence[Statement]) -> set[tuple[int
 def _may_return(statement: Statement) -> bool:
     """Whether a value that was retired may have become current with this statement, or the guard was off."""
     assert statement.link is not None
-    flags = set((statement.content or {}).get("flags") or ())
-    return bool(_MAY_RETURN & statement.link.acts.keys()) or bool(_UNGUARDED & flags)
+    flags = (statement.content or {}).get("flags")
+    if flags and not _UNGUARDED.isdisjoint(flags):
+        return True
+    return bool(statement.link.acts) and not _MAY_RETURN.isdisjoint(statement.link.acts)
 
 
 def _forget(required: dict[Slot, set[int]], slots: Collection[Slot], tenant: int) -> None:
@@ -200,9 +205,11 @@ def _check_until(rows: StoreRows, required: Collection[tuple[int, int]]) -> Iter
 def _check_versions(rows: StoreRows, statements: Sequence[Statement]) -> Iterator[Finding]:
     """No row is under rules for spellings that no write has named: nothing would be compared with it."""
     contents = (statement.content for statement in statements if statement.content is not None)
-    named = [version for content in contents if type(version := content.get("canon")) is int]
+    newest = max(
+        (version for content in contents if type(version := content.get("canon")) is int), default=None
+    )
     for row in rows.ledger:
-        if named and row.canon_version > max(named):
+        if newest is not None and row.canon_version > newest:
             what = "A retired value is filed under rules that no write has used."
             yield Finding(CODE, f"store.db ledger row {row.id}", what, {"version": row.canon_version})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Final
 
 from auditor.evidence import Asked, Entries, LogFiles, Span
@@ -58,7 +59,9 @@ def check_tree(files: LogFiles, verified: VerifiedCheckpoint, asked: Asked) -> t
     size, root = verified.checkpoint.size, verified.checkpoint.root
     entries, findings = _read_entries(files, size)
     if any(entry is None for entry in entries[:size]) or len(entries) < size:
-        return Outcome(tuple(findings[:MAX_FINDINGS])), Entries(size, tuple(entries))
+        return Outcome(tuple(findings[:MAX_FINDINGS])), Entries(
+            size, tuple(entries), leaves=_leading_leaves(entries)
+        )
     leaves = [leaf_hash(entry) for entry in entries if entry is not None]
     proved = Frontier(0, ()).extend(leaves[:size]).root() == root
     tiles = list(_check_tiles(files, leaves, size))
@@ -69,8 +72,16 @@ def check_tree(files: LogFiles, verified: VerifiedCheckpoint, asked: Asked) -> t
     checked = Note("tree", "entries hashed up to the root of the checkpoint, and every tile compared", size)
     done = (checked,) if proved else ()
     span = Span(0, size, verified.checkpoint.origin, seen_at(asked.trust.policy, verified))
+    spans = (span,) if proved else ()
     return Outcome(tuple(findings[:MAX_FINDINGS]), done), Entries(
-        size, tuple(entries), proved, (span,) if proved else ()
+        size, tuple(entries), proved, spans, leaves=tuple(leaves)
+    )
+
+
+def _leading_leaves(entries: Iterable[bytes | None]) -> tuple[bytes, ...]:
+    """The leaf hashes up to the first entry that is missing: an earlier head may be among them."""
+    return tuple(
+        leaf_hash(entry) for entry in takewhile(lambda one: one is not None, entries) if entry is not None
     )
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from auditor.findings import Finding, Note, Outcome
 from auditor.hits import Hit
+from auditor.progress import Tell, silent
 from auditor.sqlite_file import Pages, leaf_rows, old_pages
 from auditor.sqlite_format import HEADER_BYTES
 from auditor.sqlite_pages import Flaw, PageReport, check_pages
@@ -53,10 +54,10 @@ class Live:
     """Number of the last statement: a row of a later one is not gone, but not there yet."""
 
 
-def check_structure(pages: Pages, live: Live) -> tuple[Outcome, PageReport | None]:
+def check_structure(pages: Pages, live: Live, tell: Tell = silent) -> tuple[Outcome, PageReport | None]:
     """Every byte that belongs to no row is zero, and no old page holds a row that is gone."""
     try:
-        report = check_pages(pages)
+        report = check_pages(pages, tell)
     except MalformedError as error:
         page = error.fields.get("page")
         where = f"{MAIN} page {page}" if isinstance(page, int) else MAIN

@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -108,6 +111,7 @@ def run_audit(args: argparse.Namespace) -> int:
     from auditor.findings import Outcome, merge
     from auditor.progress import told_on
     from auditor.report import Report, Trusted, to_text
+    from tlog.replay import cores
 
     require_forms(args.report, args.report_key)
     home = _home(args)
@@ -116,8 +120,8 @@ def run_audit(args: argparse.Namespace) -> int:
     needles = None if args.needles is None else _needles(args.needles)
     now = time.time_ns() // 1000
     also, manifests = tuple(args.also), tuple(args.manifest)
-    with told_on(sys.stderr) as tell:
-        places = Places(home, args.log, also, manifests, args.state, args.receipts, tell)
+    with _ended_in_order(), told_on(sys.stderr) as tell:
+        places = Places(home, args.log, also, manifests, args.state, args.receipts, tell, cores())
         audited = audit(places, Asked(trust, now), tenant=args.tenant, needles=needles)
     outcome = merge([audited.outcome, Outcome(not_checked=() if note is None else (note,))])
     made_at = datetime.fromtimestamp(now // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -132,6 +136,21 @@ def run_audit(args: argparse.Namespace) -> int:
     sys.stdout.write(document.decode() if args.json else to_text(report) + "\n")
     sys.stdout.flush()
     return 0 if report.verdict == "clean" else 1
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Whoever ends the audit meanwhile ends it as an error would: what it copied is destroyed first."""
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = {each: signal.signal(each, end) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def _new_report_key(args: argparse.Namespace) -> int:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from memory.event import Link
 from tlog.certificates import Logged
+from tlog.cose import CoseKey
 from tlog.trust import Trust
 
 
-@dataclass(frozen=True, slots=True)
-class EventRow:
+class EventRow(NamedTuple):
     """A row of `events` with its row of `contents`, if that is there."""
 
     seq: int
@@ -36,8 +36,7 @@ class EventRow:
         return f"store.db events seq {self.seq}"
 
 
-@dataclass(frozen=True, slots=True)
-class FactRow:
+class FactRow(NamedTuple):
     """A row of `facts`: the cache of what the statements add up to."""
 
     seq: int
@@ -62,8 +61,7 @@ class FactRow:
         return f"store.db facts seq {self.seq}"
 
 
-@dataclass(frozen=True, slots=True)
-class ActRow:
+class ActRow(NamedTuple):
     """A row of `acts`: the cache of what links say that statements did to statements."""
 
     tenant_id: int
@@ -82,8 +80,7 @@ class ConflictRow:
     closed_by: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerRow:
+class LedgerRow(NamedTuple):
     """A row of `ledger`, without the value's own hash: a value that a key has moved on from."""
 
     id: int
@@ -253,6 +250,13 @@ class Span:
     """The first entries whose signatures an earlier audit of the same trust has verified: they are these very bytes."""
 
 
+class Signatures(Protocol):
+    """What was found of the signatures of entries while something else was looked at."""
+
+    def holds(self, index: int, key: CoseKey) -> bool:
+        """Whether the signature of the entry at `index` was found to hold under this very key."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entries:
     """What the logs hold, one after the other: the entries under checkpoints, then those that none covers yet.
@@ -271,6 +275,10 @@ class Entries:
     others: frozenset[int] = frozenset()
     """Registration policies, and statements of other issuers: judged by those, and not the store's to answer for."""
 
+    leaves: tuple[bytes, ...] = ()
+    """The leaf hashes of the entries, up to the first that is missing."""
+    ahead: Signatures | None = None
+
     def seen(self, index: int | None, entry: bytes) -> tuple[int | None, Logged | None]:
         """When witnesses had seen this entry, and the tree it is in; nothing if it does not stand at `index`."""
         span = self._span(index, entry)
@@ -282,6 +290,12 @@ class Entries:
         """Whether an earlier audit has verified the signature of this entry, which stands at `index`."""
         span = self._span(index, entry)
         return span is not None and index is not None and index - span.start < span.verified
+
+    def holds(self, index: int | None, entry: bytes, key: CoseKey) -> bool:
+        """Whether the signature of this entry, which stands at `index`, was verified under this key just now."""
+        if self.ahead is None or index is None or self._span(index, entry) is None:
+            return False
+        return self.ahead.holds(index, key)
 
     def _span(self, index: int | None, entry: bytes) -> Span | None:
         if index is None or not 0 <= index < len(self.entries) or self.entries[index] != entry:

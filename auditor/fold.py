@@ -6,8 +6,8 @@ Written from the rules, not from the code that serves, so that the two can disag
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from auditor.evidence import Statement
 
@@ -36,8 +36,7 @@ _ENDS: Final = frozenset({"retires", "retracts"})
 _STARTS: Final = frozenset({"confirms", "lifts"})
 
 
-@dataclass(frozen=True, slots=True)
-class Folded:
+class Folded(NamedTuple):
     """One write after all statements. `starts_at` and `replaced_at` are None where the content that would tell
     is erased: the write's own, or that of whoever let it through or ended it.
     """
@@ -78,10 +77,12 @@ def advance(writes: dict[bytes, Folded], statement: Statement) -> None:
     if link.kind == "write":
         status = AT_WRITING.get(str(link.details.get("outcome")), "unknown")
         writes[statement.row.commitment] = _written(statement, status)
+    if not link.acts:
+        return
     for act, status in _AFTER.items():
-        if act == "lifts" and link.kind != "reaffirm":
+        if act not in link.acts or (act == "lifts" and link.kind != "reaffirm"):
             continue
-        for target in link.acts.get(act, ()):
+        for target in link.acts[act]:
             if target in writes:
                 writes[target] = _after(writes[target], act, status, statement)
 
@@ -100,9 +101,9 @@ def _written(statement: Statement, status: str) -> Folded:
 def _after(write: Folded, act: str, status: str, statement: Statement) -> Folded:
     at = statement.recorded_at
     if act in _ENDS:
-        return replace(write, status=status, replaced_at=at, replaced_by=statement.row.seq)
+        return write._replace(status=status, replaced_at=at, replaced_by=statement.row.seq)
     starts_at = write.starts_at
     if act in _STARTS and not write.declared and starts_at is not None:
         # What was withheld is nobody's fact before it is let through: it holds from then on.
         starts_at = None if at is None else max(starts_at, at)
-    return replace(write, status=status, starts_at=starts_at, replaced_at=None, replaced_by=None)
+    return write._replace(status=status, starts_at=starts_at, replaced_at=None, replaced_by=None)

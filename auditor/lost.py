@@ -12,7 +12,7 @@ from typing import Final
 from auditor.evidence import Entries, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
 from tlog.errors import MalformedError
-from tlog.statement import parse_statement
+from tlog.statement import payload_hash_of
 
 _MAX_COUNT: Final = 1 << 40
 
@@ -36,13 +36,13 @@ def check_lost(rows: StoreRows, statements: Sequence[Statement], entries: Entrie
     """Each declaration is a finding; so is one of what the log does not have, or the store still opens."""
     if rows.tenant_id is not None:
         return Outcome()
-    opened = {one.row.commitment for one in statements if one.content is not None}
-    logged = _commitments(entries)
+    declared = [one for one in statements if one.link is not None and one.link.kind == "lost"]
+    opened = {one.row.commitment for one in statements if declared and one.content is not None}
+    logged = _commitments(entries) if declared else frozenset()
     findings = []
     count = 0
-    for statement in statements:
-        if statement.link is None or statement.link.kind != "lost":
-            continue
+    for statement in declared:
+        assert statement.link is not None
         named = _named(statement)
         count += _stated(statement)
         what = "Statements were declared lost: what they said can't be shown any more."
@@ -78,6 +78,6 @@ def _parsed(entries: Entries) -> Iterator[bytes]:
         if entry is None:
             continue
         try:
-            yield parse_statement(entry).payload_hash
+            yield payload_hash_of(entry)
         except MalformedError:
             continue  # named elsewhere

@@ -14,6 +14,7 @@ from auditor.act_targets import check_acts
 from auditor.chain import AuditedLog
 from auditor.checks import check_store
 from auditor.checks_pages import Live
+from auditor.checks_signatures import check_signatures
 from auditor.evidence import ActRow, Asked, Statement, StoreRows
 from auditor.exhibits import Exhibits, exhibits_of_store
 from auditor.findings import Finding, Note, Outcome, merge
@@ -67,7 +68,7 @@ def _check_links(rows: StoreRows, log: AuditedLog, asked: Asked) -> tuple[Outcom
     outcomes = [
         registered,
         opened,
-        checks_store.check_signatures(statements, entries, asked),
+        check_signatures(statements, entries, asked),
         checks_store.check_places(rows, statements, entries),
         checks_store.check_sequences(rows, statements),
         checks_store.check_order(derived, statements),

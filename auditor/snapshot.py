@@ -250,6 +250,8 @@ class _PagesFile:
         self._size = pages.header.page_bytes
 
     def xRead(self, amount: int, offset: int) -> bytes:
+        if amount == self._size and offset and not offset % amount and offset < self.xFileSize():
+            return self._pages.read(offset // amount + 1)
         parts = []
         left = amount
         while left > 0 and offset < self.xFileSize():

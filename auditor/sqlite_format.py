@@ -8,7 +8,7 @@ is refused.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -70,6 +70,16 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
+class Outline:
+    """What a b-tree page has beside its cells: `free` lies between and behind them. The right child comes first."""
+
+    array_end: int
+    content_start: int
+    free: tuple[tuple[int, int], ...]
+    children: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class WalHeader:
     """The header of a write-ahead log whose own checksum holds."""
 
@@ -116,6 +126,44 @@ def parse_page(data: bytes, usable: int, at: int) -> Page:
     cells = tuple(_parse_cell(data, kind, pointer, content_start, usable) for pointer in pointers)
     freeblocks = tuple(_freeblocks(data, first_free, content_start, usable))
     return Page(kind, cells, freeblocks, array_end, content_start, right)
+
+
+def outline_page(data: bytes, usable: int) -> Outline | None:
+    """What lies between the cells of a b-tree page, without a value for each of them.
+
+    None where a cell goes on elsewhere, or the page is damaged: `parse_page` then tells. Most pages are neither, and
+    this takes a fraction of the time.
+    """
+    kind = data[0]
+    if kind not in _ENDS:
+        return None
+    first_free, count, content_start = struct.unpack_from(">HHH", data, 1)
+    array_end = (12 if kind in (TABLE_INTERIOR, INDEX_INTERIOR) else 8) + 2 * count
+    if not count or not array_end <= content_start < usable:
+        return None
+    cells = struct.unpack_from(f">{count}H", data, array_end - 2 * count)
+    try:
+        ends = _ENDS[kind](data, cells, usable - 35 if kind == TABLE_LEAF else (usable - 12) * 64 // 255 - 23)
+        blocks = tuple(_freeblocks(data, first_free, content_start, usable)) if first_free else ()
+    except (IndexError, MalformedError):
+        return None
+    if ends is None:
+        return None
+    starts = sorted((*cells, *(start for start, _ in blocks)))
+    ends += [end for _, end in blocks]
+    ends.sort()
+    if starts[0] < content_start or ends[-1] > usable:
+        return None
+    # Each ends after it starts. So where no start comes before the end of as many, no two share a byte.
+    edges = list(zip([content_start, *ends], [*starts, len(data)], strict=True))
+    if any(end > start for end, start in edges):
+        return None
+    free = [edge for edge in edges if edge[0] < edge[1]] + [(start + 4, end) for start, end in blocks]
+    children: tuple[int, ...] = ()
+    if kind in (TABLE_INTERIOR, INDEX_INTERIOR):
+        read = int.from_bytes
+        children = (read(data[8:12], "big"), *(read(data[at : at + 4], "big") for at in cells))
+    return Outline(array_end, content_start, tuple(free), children)
 
 
 def local_payload(data: bytes, cell: Cell) -> bytes:
@@ -229,6 +277,74 @@ def _parse_cell(data: bytes, kind: int, start: int, content_start: int, usable: 
             raise MalformedError("expected an overflow page for a long payload", offset=start)
     end = _cell_end(start, end, usable)
     return Cell(start, end, child, rowid, position, payload_end, payload_bytes, overflow)
+
+
+def _ends_in_table_leaf(data: bytes, starts: Sequence[int], most: int) -> list[int] | None:
+    """Where each cell ends; None if one has an unusual number in it, or goes on elsewhere."""
+    ends = []
+    for start in starts:
+        size, at = data[start], start + 1
+        if size > 127:
+            size, at = (size & 127) << 7 | data[at], start + 2
+            if data[start + 1] > 127:
+                return None
+        while data[at] > 127:
+            at += 1
+        # A number of nine bytes ends otherwise.
+        if size > most or at > start + 9:
+            return None
+        at += 1 + size
+        ends.append(at if at > start + 4 else start + 4)
+    return ends
+
+
+def _ends_in_index_leaf(data: bytes, starts: Sequence[int], most: int) -> list[int] | None:
+    ends = []
+    for start in starts:
+        size, at = data[start], start + 1
+        if size > 127:
+            size, at = (size & 127) << 7 | data[at], start + 2
+            if data[start + 1] > 127:
+                return None
+        if size > most:
+            return None
+        at += size
+        ends.append(at if at > start + 4 else start + 4)
+    return ends
+
+
+def _ends_in_table_interior(data: bytes, starts: Sequence[int], _: int) -> list[int] | None:
+    ends = []
+    for start in starts:
+        at = start + 4
+        while data[at] > 127:
+            at += 1
+        if at > start + 11:
+            return None
+        ends.append(at + 1)
+    return ends
+
+
+def _ends_in_index_interior(data: bytes, starts: Sequence[int], most: int) -> list[int] | None:
+    ends = []
+    for start in starts:
+        size, at = data[start + 4], start + 5
+        if size > 127:
+            size, at = (size & 127) << 7 | data[at], start + 6
+            if data[start + 5] > 127:
+                return None
+        if size > most:
+            return None
+        ends.append(at + size)
+    return ends
+
+
+_ENDS: Final[Mapping[int, Callable[[bytes, Sequence[int], int], list[int] | None]]] = {
+    TABLE_LEAF: _ends_in_table_leaf,
+    TABLE_INTERIOR: _ends_in_table_interior,
+    INDEX_LEAF: _ends_in_index_leaf,
+    INDEX_INTERIOR: _ends_in_index_interior,
+}
 
 
 def _cell_end(start: int, end: int, usable: int) -> int:

@@ -8,10 +8,12 @@ index each page serves, and lists the bytes that belong to nobody and are not ze
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from auditor import sqlite_format as fmt
+from auditor.progress import EVERY, Tell, silent
 from auditor.sqlite_file import Pages
 from tlog.errors import MalformedError
 
@@ -58,13 +60,13 @@ class PageReport:
             self.flaws_left_out += 1
 
 
-def check_pages(pages: Pages) -> PageReport:
+def check_pages(pages: Pages, tell: Tell = silent) -> PageReport:
     """Which page serves what, and every byte without an owner that is not zero."""
     report = PageReport(pages.page_count)
     held = pages.main.size_bytes // pages.header.page_bytes + len(pages.newest)
     if not 1 <= pages.page_count <= held:
         raise MalformedError("expected a database of as many pages as its files hold")
-    walk = _Walk(pages, report)
+    walk = _Walk(pages, report, tell)
     walk.file_header()
     roots = walk.schema()
     walk.free_pages()
@@ -79,7 +81,8 @@ def check_pages(pages: Pages) -> PageReport:
 class _Walk:
     """One walk over a database; it visits each page once."""
 
-    def __init__(self, pages: Pages, report: PageReport) -> None:
+    def __init__(self, pages: Pages, report: PageReport, tell: Tell = silent) -> None:
+        self._tell = tell
         self._pages = pages
         self._report = report
         self._usable = pages.header.usable_bytes
@@ -112,8 +115,16 @@ class _Walk:
             number, depth = waiting.pop()
             if not self._claim(number, owner, "page", root) or depth > MAX_DEPTH:
                 continue
+            if not len(self._report.owners) % EVERY:
+                self._tell("pages", len(self._report.owners), self._pages.page_count)
             data = self._pages.read(number)
             at = fmt.HEADER_BYTES if number == 1 else 0
+            outline = None if owner == _SCHEMA else fmt.outline_page(data, self._usable)
+            if outline is not None and self._is_zero(data, outline.free):
+                self._check_gap(number, data, (outline.array_end, outline.content_start), owner)
+                # In the order of the cells, the right child first: what comes last is gone through first.
+                waiting += [(child, depth + 1) for child in outline.children]
+                continue
             try:
                 page = fmt.parse_page(data, self._usable, at)
             except MalformedError as error:
@@ -193,11 +204,7 @@ class _Walk:
         return bytes(kept)
 
     def _check_page(self, number: int, data: bytes, page: fmt.Page, owner: str) -> None:
-        gap = (page.array_end, page.content_start)
-        if number in self._pages.newest:
-            self._report.gaps_in_wal += 1
-        else:
-            self._check_zero(number, data, gap, "gap before the cells", owner)
+        self._check_gap(number, data, (page.array_end, page.content_start), owner)
         taken = sorted(
             [(cell.start, cell.end, "cell") for cell in page.cells]
             + [(start, end, "freeblock") for start, end in page.freeblocks]
@@ -211,6 +218,22 @@ class _Walk:
                 self._check_zero(number, data, (start + 4, end), "freeblock", owner)
             position = max(position, end)
         self._check_zero(number, data, (position, len(data)), "end of the page", owner)
+
+    def _is_zero(self, data: bytes, regions: Sequence[tuple[int, int]]) -> bool:
+        """Whether all these regions are; if so, they are counted."""
+        size = 0
+        for start, end in regions:
+            if data[start:end] != bytes(end - start):
+                return False
+            size += end - start
+        self._report.free_bytes += size
+        return True
+
+    def _check_gap(self, number: int, data: bytes, gap: tuple[int, int], owner: str) -> None:
+        if number in self._pages.newest:
+            self._report.gaps_in_wal += 1
+        else:
+            self._check_zero(number, data, gap, "gap before the cells", owner)
 
     def _check_trunk(self, number: int, data: bytes, end: int) -> None:
         # SQLite leaves the numbers of pages it took back into use right behind the list; they are not content.
@@ -226,8 +249,8 @@ class _Walk:
             return
         self._report.free_bytes += end - start
         part = data[start:end]
-        left = len(part) - part.count(0)
-        if left:
+        if part != bytes(end - start):
+            left = len(part) - part.count(0)
             self._residue(number, start + len(part) - len(part.lstrip(b"\0")), left, what, owner)
 
     def _residue(self, number: int, offset: int, size: int, region: str, owner: str) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -17,12 +18,15 @@ from auditor.findings import Finding, Note, Outcome
 from tlog.certificates import peek_key_list, require_extends
 from tlog.checkpoint import Checkpoint, parse_checkpoint
 from tlog.errors import Error, MalformedError, UnavailableError
-from tlog.merkle import Frontier, leaf_hash
+from tlog.merkle import Frontier
 from tlog.note import format_note, parse_note
 from tlog.policy import VerifiedCheckpoint
 from tlog.trust import Trust
 
 MAX_HEAD_BYTES: Final = 1 << 20
+MAX_VERIFIED_BYTES: Final = 1 << 26
+RULES: Final = 1
+"""What a statement has to be; a change here makes the next audit look at all of them again."""
 
 
 def check_head(folder: Path, verified: VerifiedCheckpoint, entries: Entries) -> Outcome:
@@ -31,7 +35,7 @@ def check_head(folder: Path, verified: VerifiedCheckpoint, entries: Entries) -> 
     path = folder / f"{hashlib.sha256(checkpoint.origin.encode()).hexdigest()}.checkpoint"
     seen = _load(path)
     if seen is not None and seen.origin == checkpoint.origin:
-        finding = _compare(seen, checkpoint, entries.entries)
+        finding = _compare(seen, checkpoint, entries.leaves)
         if finding is not None:
             return Outcome((finding,))
     if entries.proved:
@@ -40,29 +44,39 @@ def check_head(folder: Path, verified: VerifiedCheckpoint, entries: Entries) -> 
     return Outcome(checked=(Note("heads", text, 1 if seen else 0),))
 
 
-def verified_before(folder: Path, origin: str, trust: Trust, entries: Entries) -> int:
-    """How many of the first entries of a log an earlier audit found nothing wrong with, under this very trust.
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What an earlier audit found nothing wrong with: the first entries of a log, and blocks of rows by digest."""
+
+    size: int = 0
+    rows: tuple[bytes, ...] = ()
+
+
+def verified_before(folder: Path, origin: str, trust: Trust, entries: Entries) -> Before:
+    """What of a log and its store an earlier audit found nothing wrong with, under this very trust and these rules.
 
     The entries are compared by the root that they had then: a signature that held on the same bytes still holds.
     """
-    kept = load_bytes(_verified_path(folder, origin))
+    kept = load_bytes(_verified_path(folder, origin), MAX_VERIFIED_BYTES)
     if kept is None:
-        return 0
+        return Before()
     try:
-        size, root, digest = json.loads(kept)
+        rules, size, root, digest, rows = json.loads(kept)
+        before = Before(size, tuple(bytes.fromhex(one) for one in rows))
     except (ValueError, TypeError):
         raise MalformedError("expected what an earlier audit kept of the entries it verified") from None
-    if digest != _digest(trust) or type(size) is not int or not 0 < size <= entries.size:
-        return 0
-    first = [leaf_hash(entry) for entry in entries.entries[:size] if entry is not None]
-    whole = len(first) == size and Frontier(0, ()).extend(first).root().hex() == root
-    return size if whole else 0
+    if type(size) is not int or rules != RULES or digest != _digest(trust) or not 0 < size <= entries.size:
+        return Before()
+    first = entries.leaves[:size]
+    whole = len(first) == size and Frontier().extend(first).root().hex() == root
+    return before if whole else Before()
 
 
-def keep_verified(folder: Path, verified: VerifiedCheckpoint, trust: Trust) -> None:
-    """Remembers that nothing was found wrong with the entries under a checkpoint."""
+def keep_verified(folder: Path, verified: VerifiedCheckpoint, trust: Trust, rows: Iterable[bytes]) -> None:
+    """Remembers that nothing was found wrong with the entries under a checkpoint, nor with rows of these digests."""
     checkpoint = verified.checkpoint
-    kept = json.dumps([checkpoint.size, checkpoint.root.hex(), _digest(trust)])
+    digests = [row.hex() for row in rows]
+    kept = json.dumps([RULES, checkpoint.size, checkpoint.root.hex(), _digest(trust), digests])
     save_bytes(_verified_path(folder, checkpoint.origin), kept.encode())
 
 
@@ -90,17 +104,18 @@ def check_key_list(folder: Path, data: bytes) -> None:
     save_bytes(path, data)
 
 
-def load_bytes(path: Path) -> bytes | None:
+def load_bytes(path: Path, max_bytes: int = MAX_HEAD_BYTES) -> bytes | None:
     """What an earlier audit kept in a file of its folder; None if it kept nothing."""
     try:
-        return path.read_bytes()[:MAX_HEAD_BYTES]
+        with path.open("rb") as file:
+            return file.read(max_bytes)
     except FileNotFoundError:
         return None
     except OSError:
         raise MalformedError("expected a folder of earlier audits that can be read") from None
 
 
-def _compare(seen: Checkpoint, now: Checkpoint, entries: Sequence[bytes | None]) -> Finding | None:
+def _compare(seen: Checkpoint, now: Checkpoint, leaves: Sequence[bytes]) -> Finding | None:
     evidence: dict[str, str | int] = {
         "seen_size": seen.size,
         "size": now.size,
@@ -110,9 +125,8 @@ def _compare(seen: Checkpoint, now: Checkpoint, entries: Sequence[bytes | None])
     if now.size < seen.size:
         what = "The log is shorter than an earlier audit saw it."
         return Finding("LOG_ROLLED_BACK", "log checkpoint", what, evidence)
-    first = [entry for entry in entries[: seen.size] if entry is not None]
-    root = Frontier(0, ()).extend(leaf_hash(entry) for entry in first).root()
-    if len(first) < seen.size or root == seen.root:
+    first = leaves[: seen.size]
+    if len(first) < seen.size or Frontier().extend(first).root() == seen.root:
         return None
     what = "The log does not extend the head that an earlier audit saw: its past was rewritten."
     return Finding("LOG_FORK", "log checkpoint", what, evidence)

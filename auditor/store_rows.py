@@ -7,7 +7,7 @@ audit may be anything. Names of people and content leave this module only inside
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, TypeVar
 
 import apsw
@@ -56,6 +56,7 @@ TABLES: Final = frozenset(
 MAX_STEPS: Final = 2_000_000_000
 """Steps of the SQLite machine before a statement is given up: a schema under audit may be a trap."""
 _CHECK_STEPS: Final = 1_000_000
+_CACHE_BYTES: Final = 32 * 1024 * 1024
 _MAX_VALUE_BYTES: Final = 128 * 1024 * 1024
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_ .,:;()*=-]{1,200}")
 _MARKS: Final = {"application_id": 0x4D554E49, "user_version": 1}
@@ -192,21 +193,27 @@ class _Reader:
         """Bound what one statement may cost, from now on."""
         self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
         self._connection.set_progress_handler(self._spent, _CHECK_STEPS)
+        for _ in self.raw("sqlite_schema", f"PRAGMA cache_size = -{_CACHE_BYTES // 1024}"):
+            pass
 
     def rows(
         self, table: str, query: tuple[str, str], make: Callable[..., _Row], rest: str = ""
     ) -> tuple[_Row, ...]:
         """The rows of a table as values; one of the wrong types is noted as a flaw and left out."""
         sql, types = query
+        texts = tuple(at for at, kind in enumerate(types) if kind == "t")
+        right: set[tuple[type, ...]] = set()
         found = []
         for row in self.raw(table, sql + rest):
-            values = _typed(row, types)
-            if values is not None:
-                found.append(make(*values))
-            else:
+            kinds = tuple(map(type, row))
+            # Rows of a table are of few sorts: each is judged once.
+            if kinds not in right and not _is_right(kinds, types):
                 place = row[0] if type(row[0]) is int else "unknown"
                 where = f"store.db {table} row {place}"
                 self._flaws.append(StoreFlaw(where, "A column has a value that it can't have."))
+                continue
+            right.add(kinds)
+            found.append(make(*(_with_texts(row, texts) if texts else row)))
         return tuple(found)
 
     def raw(self, table: str, sql: str) -> Iterator[Sequence[Any]]:
@@ -228,19 +235,20 @@ class _Reader:
         return self._steps > MAX_STEPS
 
 
-def _typed(row: Sequence[Any], types: str) -> list[Any] | None:
-    """The values of a row, texts decoded; None if one of them is not of its type."""
-    values: list[Any] = []
-    for value, kind in zip(row, types, strict=True):
-        if value is None and kind.isupper():
-            values.append(None)
-        elif type(value) is not _TYPES[kind.lower()]:
-            return None
-        elif kind.lower() == "t":
-            # Not UTF-8: a text that no store writes, and that equals none of ours.
-            values.append(_text(value))
-        else:
-            values.append(value)
+def _is_right(kinds: Sequence[type], types: str) -> bool:
+    """Whether the values of a row, of these kinds, are of the types of its columns."""
+    return all(
+        kind is _TYPES[letter.lower()] or (kind is type(None) and letter.isupper())
+        for kind, letter in zip(kinds, types, strict=True)
+    )
+
+
+def _with_texts(row: Sequence[Any], texts: Iterable[int]) -> Sequence[Any]:
+    """The same row with its texts decoded."""
+    values = list(row)
+    for at in texts:
+        # Not UTF-8: a text that no store writes, and that equals none of ours.
+        values[at] = _text(values[at])
     return values
 
 

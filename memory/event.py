@@ -11,9 +11,11 @@ Both maps are deterministic CBOR with text keys, absent fields left out. docs/fo
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 import cbor2
@@ -70,6 +72,8 @@ ACTS: Final = frozenset(
 )
 _WORD: Final = 1 << 64
 _PLAIN: Final = frozenset({str, bytes, bool, type(None)})
+_DECODED: Final = _PLAIN | {int}
+_WITH_LISTS: Final = _DECODED | {list}
 _HASH: Final = cbor.head(2, COMMITMENT_BYTES)
 _PAIR: Final = cbor.head(4, 3) + cbor.encode(1) + _HASH
 _LINK: Final = cbor.head(4, 3) + cbor.encode("link") + cbor.head(2, SALT_BYTES)
@@ -133,7 +137,13 @@ class Commitment:
 
 
 def decode_link(data: bytes) -> Link:
-    """The link these bytes encode; MalformedError if they are not the bytes `Link.encode` writes."""
+    """The link these bytes encode; MalformedError if they are not the bytes `Link.encode` writes.
+
+    That of a write which retires one other or none is read by its pattern. A test holds the two ways equal.
+    """
+    plain = _WRITE_LINK.fullmatch(data)
+    if plain is not None:
+        return _written_link(plain)
     fields = cbor.decode(data, max_bytes=MAX_LINK_BYTES)
     if not isinstance(fields, dict):
         raise MalformedError("expected a link to be a CBOR map")
@@ -168,11 +178,12 @@ def decode_content(data: bytes) -> dict[str, Any]:
     Contents as they are written are read by cbor2 and compared with what they encode to; whatever is not that is
     for the strict decoder to judge. A test holds the two equal.
     """
-    content: Any = _decode_plain(data)
-    if content is None:
-        content = cbor.decode(data, max_bytes=MAX_CONTENT_BYTES)
-        if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
-            raise MalformedError("expected content to be a CBOR map with text keys")
+    plain = _decode_plain(data)
+    if plain is not None:
+        return plain
+    content: Any = cbor.decode(data, max_bytes=MAX_CONTENT_BYTES)
+    if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
+        raise MalformedError("expected content to be a CBOR map with text keys")
     return dict(content)
 
 
@@ -212,6 +223,43 @@ def open_link(target: bytes, link: bytes, link_salt: bytes, content_digest: byte
         raise VerificationError("the link does not open this statement", code="opening")
 
 
+def _written_link(parts: re.Match[bytes]) -> Link:
+    """The link that the pattern of a write found the parts of."""
+    alone, seq_after, retired, tenant, outcome, tenant_seq = parts.groups()
+    return Link(
+        "write",
+        _integer(alone or seq_after),
+        tenant,
+        _integer(tenant_seq),
+        _NO_ACTS if retired is None else {"retires": (retired,)},
+        _OUTCOMES[outcome],
+    )
+
+
+def _integer(encoded: bytes) -> int:
+    return encoded[0] if len(encoded) == 1 else int.from_bytes(encoded[1:], "big")
+
+
+def _write_pattern() -> re.Pattern[bytes]:
+    """Matches the canonical link of a write with an outcome for its only detail, which retires one other or none."""
+    number = rb"([\x01-\x17]|\x18[\x18-\xff]|\x19[\x01-\xff].|\x1a(?!\x00\x00)....)"
+    seq = re.escape(cbor.encode("seq"))
+    acts = re.escape(cbor.encode("acts") + cbor.head(5, 1) + cbor.encode("retires") + cbor.head(4, 1) + _HASH)
+    return re.compile(
+        b"".join(
+            (
+                b"(?:%s%s%s|" % (re.escape(cbor.head(5, 5)), seq, number),
+                b"%s%s%s%s(.{32}))" % (re.escape(cbor.head(5, 6)), seq, number, acts),
+                re.escape(cbor.encode("kind") + cbor.encode("write") + cbor.encode("tenant")),
+                b"%s(.{%d})" % (re.escape(cbor.head(2, TENANT_BYTES)), TENANT_BYTES),
+                b"%s(%s)" % (re.escape(cbor.encode("outcome")), b"|".join(map(re.escape, _OUTCOMES))),
+                re.escape(cbor.encode("tenant_seq")) + number,
+            )
+        ),
+        re.DOTALL,
+    )
+
+
 def _salted_hash(beginning: bytes, salt: bytes, encoded: bytes) -> bytes:
     if len(salt) != SALT_BYTES:
         raise MalformedError("expected a salt of 32 bytes")
@@ -244,13 +292,15 @@ def _decode_plain(data: bytes) -> dict[str, Any] | None:
         )
     except cbor2.CBORDecodeError:
         return None
-    if type(content) is not dict or not _is_plain(content.values()):
+    if type(content) is not dict or not _is_flat(content.values()):
         return None
     names = tuple(content)
+    order = _order(names)
     # The order is that of the bytes; that each item has its one form, and that nothing follows, the bytes tell.
-    if _order(names) != names or cbor2.dumps(content) != data:
+    if order is None or order != names or cbor2.dumps(content) != data:
         return None
-    return content
+    # The names of all contents are the same few texts: each is in memory once.
+    return dict(zip(order, content.values(), strict=True))
 
 
 def _is_plain(values: Iterable[object]) -> bool:
@@ -266,6 +316,16 @@ def _is_plain(values: Iterable[object]) -> bool:
         elif kind not in _PLAIN:
             return False
     return True
+
+
+def _is_flat(values: Iterable[object]) -> bool:
+    """The same of values that cbor2 read, whose integers are of 64 bits: longer ones have a tag."""
+    kinds = set(map(type, values))
+    if kinds <= _DECODED:
+        return True
+    return kinds <= _WITH_LISTS and all(
+        type(one) is str for value in values if type(value) is list for one in value
+    )
 
 
 @lru_cache(maxsize=256)
@@ -311,6 +371,12 @@ def _check_targets(name: str, targets: Sequence[bytes]) -> None:
         raise MalformedError("expected the targets of an act to be commitments of 32 bytes")
 
 
+# Shared by all links of this shape, and so not to be changed by any.
+_NO_ACTS: Final[Mapping[str, tuple[bytes, ...]]] = MappingProxyType({})
+_OUTCOMES: Final = {
+    cbor.encode(word): MappingProxyType({"outcome": word}) for word in ("stored", "superseded", "history")
+}
+_WRITE_LINK: Final = _write_pattern()
 # Every tag that cbor2 would make a value of; to some it gives more time than their bytes are worth.
 _NO_TAGS: Final = dict.fromkeys(
     (0, 1, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 52, 54, 100, 256, 258, 260, 261, 1004, 43000, 55799),

@@ -80,7 +80,7 @@ def replay_log(
     """
     if not (0 <= size <= MAX_SIZE and keys):
         raise MalformedError("replay: expected the size of a log, and a key at least")
-    count = max(1, min(processes or _cores(), -(-size // PIECE)))
+    count = max(1, min(processes or cores(), -(-size // PIECE)))
     context = multiprocessing.get_context("spawn")  # a fork copies locks as threads happen to hold them
     begun = (open_reader, tuple(key.encode() for key in keys))
     with ProcessPoolExecutor(count, context, _begin, begun) as pool:
@@ -116,11 +116,11 @@ _keys: tuple[CoseKey, ...]
 
 def _begin(open_reader: Callable[[], PathReader], encoded: Sequence[bytes]) -> None:
     global _read, _keys
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     _read, _keys = open_reader(), tuple(map(decode_key, encoded))
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Ends this process when the one that began it is gone, which a killed one does not see to itself."""
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -158,6 +158,6 @@ def _key_of(kid: bytes, by_kid: Mapping[bytes, CoseKey]) -> CoseKey:
     return by_kid[kid]
 
 
-def _cores() -> int:
+def cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -144,6 +144,13 @@ def parse_statement(entry: bytes) -> Statement:
     return Statement(header.issuer, header.subject, header.kid, header.algorithm, payload_hash, entry)
 
 
+def payload_hash_of(entry: bytes) -> bytes:
+    """The commitment that the statement of our shape in `entry` states; its signature is not checked."""
+    protected, payload_hash, _ = _split(entry)
+    _decode_header(protected)
+    return payload_hash
+
+
 def verify_statement(entry: bytes, key: CoseKey) -> Statement:
     """The statement of our shape in `entry`, signed by `key`."""
     protected, payload_hash, signature = _split(entry)

@@ -13,6 +13,7 @@ import pytest
 
 from auditor import checks_caches, checks_facts, checks_guard, checks_store, manifest_claims
 from auditor.checks import check_store
+from auditor.checks_signatures import check_signatures
 from auditor.erasure import check_erasures, decode_manifest
 from auditor.evidence import (
     ActRow,
@@ -98,7 +99,7 @@ class World:
         row = EventRow(
             seq, 1, seq, made.commitment, encoded, salts[0], made.content_hash, entry, seq - 1, data, salts[1]
         )
-        self.events.append(replace(row, **changes))
+        self.events.append(row._replace(**changes))
         self.links.append(link)
         if kind == "write":
             tag = hashlib.sha256(str(content.get("text")).encode()).digest()
@@ -121,7 +122,7 @@ class World:
         return made.commitment
 
     def spoil(self, at: int, /, **changes: Any) -> None:
-        self.events[at - 1] = replace(self.events[at - 1], **changes)
+        self.events[at - 1] = self.events[at - 1]._replace(**changes)
 
     def erase(self, seq: int) -> None:
         self.spoil(seq, content=None, content_salt=None)
@@ -190,9 +191,8 @@ def test_the_numbers_of_what_is_lost_are_no_gap(world: World) -> None:
 def test_a_sound_world_has_no_findings(world: World, asked: Asked) -> None:
     first = world.add()
     world.add(acts={"retires": [first]}, details={"outcome": "superseded"})
-    world.facts[1] = replace(
-        world.facts[1], status="superseded", replaced_by=2, replaced_at=world.facts[2].recorded_at
-    )
+    at = world.facts[2].recorded_at
+    world.facts[1] = world.facts[1]._replace(status="superseded", replaced_by=2, replaced_at=at)
     assert check(world, asked) == set()
 
 
@@ -359,19 +359,19 @@ def test_a_fact_whose_end_is_erased_must_be_marked(world: World, asked: Asked) -
     first = world.add()
     second = world.add(acts={"retires": [first]}, details={"outcome": "superseded"})
     at = world.facts[2].recorded_at
-    world.facts[1] = replace(world.facts[1], status="superseded", replaced_by=2, replaced_at=at)
+    world.facts[1] = world.facts[1]._replace(status="superseded", replaced_by=2, replaced_at=at)
     world.add("erase", {"erases": [second]}, {"number": 1, "count": 1})
     world.erase(2)
     statements = world.statements()
     unmarked = checks_facts.check_facts(world.rows(), statements, fold(statements))
     assert places(unmarked) == {("RETIRED_RETURNED", "store.db facts seq 1")}
-    world.facts[1] = replace(world.facts[1], end_erased=1)
+    world.facts[1] = world.facts[1]._replace(end_erased=1)
     assert checks_facts.check_facts(world.rows(), statements, fold(statements)).findings == ()
 
 
 def test_conflicts_are_open_as_long_as_facts_are_in_them(world: World) -> None:
     world.add(details={"outcome": "conflict"})
-    world.facts[1] = replace(world.facts[1], status="conflict", key_tag=b"k" * 32)
+    world.facts[1] = world.facts[1]._replace(status="conflict", key_tag=b"k" * 32)
     found = checks_caches.check_caches(world.rows(), world.statements())
     assert places(found) == {("FACT_ALTERED", "store.db facts seq 1")}
 
@@ -382,7 +382,7 @@ def test_a_conflict_without_a_fact_of_its_key_still_has_the_hash_of_the_key(
 ) -> None:
     world.add(details={"outcome": "conflict"})
     row = ConflictRow(1, 1, b"k" * 32, closed_by)
-    world.facts[1] = replace(world.facts[1], status="superseded", key_tag=b"k" * 32)
+    world.facts[1] = world.facts[1]._replace(status="superseded", key_tag=b"k" * 32)
     if closed_by is not None:
         assert checks_caches.check_caches(world.rows(conflicts=(row,)), world.statements()).findings == ()
     world.facts.clear()
@@ -754,6 +754,6 @@ def test_the_text_says_what_was_and_was_not_checked() -> None:
 def test_with_no_issuer_key_signatures_are_not_checked(world: World) -> None:
     world.add()
     trust: Trust = make_trust("quorum none\n")
-    outcome = checks_store.check_signatures(world.statements(), world.entries(), Asked(trust, NOW))
+    outcome = check_signatures(world.statements(), world.entries(), Asked(trust, NOW))
     assert outcome.findings == ()
     assert [note.check for note in outcome.not_checked] == ["signatures"]

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 import tampering as by
 
+from auditor import checks_store, pins
+from auditor import state as kept
 from memory.wiring import open_home
+from tlog.errors import MalformedError
 from tlog.trust import make_trust
 
 
@@ -69,3 +72,88 @@ def test_a_signature_spoiled_after_a_clean_audit_is_found(copy: Any, tmp_path: P
     entries[seq - 1] = spoiled
     by.write_log(copy, entries)
     assert {"LOG_FORK", "FACT_ALTERED"} <= copy.codes(state=state)
+
+
+def links(copy: Any, **options: Any) -> list[int | None]:
+    return [note.count for note in copy.audit(**options).outcome.checked if note.check == "links"]
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pins, "BLOCK", 4)
+    monkeypatch.setattr(checks_store, "BLOCK", 4)
+
+
+def test_rows_that_are_the_same_bytes_are_opened_once(copy: Any, tmp_path: Path, small_blocks: None) -> None:
+    state, size = tmp_path / "state", by.size_of(copy) + 1
+    assert links(copy, state=state) == [size]
+    assert links(copy, state=state) == [0, size]
+    with open_home(copy.home) as home:
+        home.memory(by.ONE).remember("the lamp is red", key="lamp", value="red")
+        home.publish()
+    # The block that grew, and the one whose last row has been logged since.
+    new, known = links(copy, state=state)
+    assert new is not None and known is not None
+    assert new + known == size + 1 and 1 <= new <= 8
+    assert links(copy, state=state) == [0, size + 1]
+
+
+def test_what_an_erasure_took_is_opened_again(copy: Any, tmp_path: Path, small_blocks: None) -> None:
+    state = tmp_path / "state"
+    assert copy.codes(state=state) == set()
+    with open_home(copy.home) as home:
+        memory = home.memory(by.ONE)
+        memory.forget(subject="garden", confirm=memory.forget_preview(subject="garden")["confirm"])
+        home.publish()
+    assert copy.codes(state=state) == set()
+    assert links(copy, state=state)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE events SET link_salt = zeroblob(32) WHERE seq = 2",
+        "UPDATE events SET content_hash = zeroblob(32) WHERE seq = 2",
+        "UPDATE events SET commitment = zeroblob(32) WHERE seq = 2",
+        "UPDATE contents SET salt = zeroblob(32) WHERE seq = 2",
+        "UPDATE contents SET content = x'a0' WHERE seq = 2",
+        "UPDATE tenants SET number = zeroblob(16) WHERE id = 1",
+        "UPDATE tenants SET name = 'other' WHERE id = 1",
+    ],
+)
+def test_a_row_changed_after_a_clean_audit_is_found(copy: Any, tmp_path: Path, change: str) -> None:
+    state = tmp_path / "state"
+    assert copy.codes(state=state) == set()
+    copy.sql(change)
+    assert "FACT_ALTERED" in copy.codes(state=state)
+    assert copy.codes(state=state) == copy.codes()
+
+
+def test_other_rules_open_everything_again(
+    copy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, size = tmp_path / "state", by.size_of(copy) + 1
+    assert links(copy, state=state) == [size]
+    monkeypatch.setattr(kept, "RULES", kept.RULES + 1)
+    assert links(copy, state=state) == [size]
+    assert counts(copy, state=state) == [1, size - 1]
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"{}", b"[1, 2]", b'[1, 2, "", "", [3]]', b'[1, 2, "", "", ["x"]]']
+)
+def test_a_damaged_state_is_refused(copy: Any, tmp_path: Path, data: bytes) -> None:
+    state = tmp_path / "state"
+    assert copy.codes(state=state) == set()
+    (path,) = state.glob("*.verified")
+    path.write_bytes(data)
+    with pytest.raises(MalformedError, match="what an earlier audit kept"):
+        copy.codes(state=state)
+
+
+def test_the_state_of_another_home_says_nothing_of_this_one(make_copy: Any, tmp_path: Path) -> None:
+    """The same log, cut: as a copy of an older day is."""
+    one, other, state = make_copy(), make_copy(), tmp_path / "state"
+    assert one.codes(state=state) == set()
+    by.write_log(other, by.entries_of(other)[:-3])
+    assert "LOG_ROLLED_BACK" in other.codes(state=state)

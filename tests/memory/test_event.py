@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any
 
 import cbor2
@@ -162,3 +163,64 @@ def test_a_commitment_is_of_the_arrays_that_the_page_says() -> None:
     link_digest, content_digest = hashed("link", link_salt, {}), hashed("content", content_salt, WRITTEN)
     assert (made.link_hash, made.content_hash) == (link_digest, content_digest)
     assert made.commitment == hashlib.sha256(cbor.encode([1, link_digest, content_digest])).digest()
+
+
+# Links: those of most writes are read by a pattern
+
+
+def by_the_rules(data: bytes) -> event.Link:
+    """What the strict decoder and the one encoder make of a link."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(event, "_WRITE_LINK", re.compile(b"(?!)"))
+        return event.decode_link(data)
+
+
+LINKS = st.builds(
+    event.Link,
+    kind=st.sampled_from(("write", "retract")),
+    seq=st.integers(1, 1 << 40) | st.integers(1, 300),
+    tenant=st.binary(min_size=16, max_size=16),
+    tenant_seq=st.integers(1, 1 << 33) | st.sampled_from((23, 24, 255, 256, 65535, 65536)),
+    acts=st.dictionaries(
+        st.sampled_from(("retires", "confirms")),
+        st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=2).map(tuple),
+        max_size=2,
+    ),
+    details=st.fixed_dictionaries(
+        {"outcome": st.sampled_from(("stored", "superseded", "history", "held", "refused"))},
+        optional={"reason": st.just("retired")},
+    ),
+)
+
+
+@given(LINKS)
+def test_a_link_is_read_as_it_was_written(link: event.Link) -> None:
+    data = link.encode()
+    assert event.decode_link(data) == by_the_rules(data) == link
+
+
+@given(LINKS, st.integers(0, 200), st.binary(max_size=2), st.integers(0, 3))
+def test_a_link_with_a_change_is_read_as_the_strict_decoder_reads_it(
+    link: event.Link, at: int, put: bytes, instead_of: int
+) -> None:
+    data = link.encode()
+    changed = data[: at % len(data)] + put + data[at % len(data) + instead_of :]
+    assert outcome(event.decode_link, changed) == outcome(by_the_rules, changed)
+
+
+def test_the_link_of_a_plain_write_needs_no_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    link = event.Link("write", 300, b"t" * 16, 24, {"retires": (b"c" * 32,)}, {"outcome": "superseded"})
+    data = link.encode()
+    monkeypatch.setattr(event.cbor, "decode", None)
+    assert event.decode_link(data) == link
+
+
+@pytest.mark.parametrize(
+    "number", ["00", "1805", "1817", "190005", "1900ff", "1a00000005", "1a0000ffff", "1b0000000000000005"]
+)
+@pytest.mark.parametrize("name", ["seq", "tenant_seq"])
+def test_a_number_of_a_link_has_its_one_form(name: str, number: str) -> None:
+    link = event.Link("write", 5, b"t" * 16, 5, {}, {"outcome": "stored"})
+    data = link.encode().replace(cbor.encode(name) + b"\x05", cbor.encode(name) + bytes.fromhex(number))
+    with pytest.raises(MalformedError):
+        event.decode_link(data)
