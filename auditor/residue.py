@@ -9,6 +9,7 @@ packing, up to a bound.
 from __future__ import annotations
 
 import bz2
+import errno
 import io
 import lzma
 import os
@@ -28,7 +29,8 @@ from auditor.hits import ScanResult as ScanResult
 from auditor.patterns import CANARY, Patterns, Tally, compile_patterns, hits_in, search, unlike
 from tlog.errors import MalformedError
 
-CHUNK_BYTES: Final = 4 * 1024 * 1024
+CHUNK_BYTES: Final = 1024 * 1024
+Skip = Callable[[int], int]
 
 
 def _zipped(data: bytes) -> bytes:
@@ -171,10 +173,26 @@ def _scan_file(path: Path, patterns: Patterns, tally: Tally) -> tuple[int, bool]
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return 0, True
         scan = _Scan(patterns, tally, containers.MAX_OPENED_BYTES)
-        size = scan.look(lambda offset, count: os.pread(descriptor, count, offset))
+        size = scan.look(
+            lambda offset, count: os.pread(descriptor, count, offset),
+            after_hole=lambda position: _after_hole(descriptor, position),
+        )
         return size, scan.whole
     finally:
         os.close(descriptor)
+
+
+def _after_hole(descriptor: int, position: int) -> int:
+    """The place itself, or where a hole ends that is there: a file of a few bytes may claim to be a terabyte."""
+    try:
+        return os.lseek(descriptor, position, os.SEEK_DATA)
+    except OSError as error:
+        # There is no more of it, or its file system knows no holes.
+        return max(position, os.fstat(descriptor).st_size) if error.errno == errno.ENXIO else position
+
+
+def _stay(position: int) -> int:
+    return position
 
 
 @dataclass(slots=True)
@@ -186,21 +204,26 @@ class _Scan:
     budget: int
     whole: bool = True
 
-    def look(self, read: containers.Read, depth: int = 0, place: int = 0) -> int:
+    def look(self, read: containers.Read, depth: int = 0, place: int = 0, after_hole: Skip = _stay) -> int:
         """How many bytes there were to look at; `place` is where in the file their packing begins."""
-        kept = b""
         position = 0
-        while chunk := read(position, CHUNK_BYTES):
-            window = kept + chunk
-            start = position - len(kept)
-            prefix = "compressed, " if depth else ""
-            search(self.patterns, window, len(kept), place if depth else start, self.tally, prefix)
-            for begin, end in containers.starts_in(window, front=position == 0):
-                if end > len(kept):
+        prefix = "compressed, " if depth else ""
+        while True:
+            # What was looked at last is looked at again with what follows, since a needle may lie across both.
+            start = max(position - self.patterns.carry_bytes, 0)
+            seen = position - start
+            window = read(start, seen + CHUNK_BYTES)
+            last = len(window) < seen + CHUNK_BYTES
+            search(self.patterns, window, seen, place if depth else start, self.tally, prefix)
+            first = max(seen - containers.START_BYTES, 0)
+            end = len(window) if last else len(window) - containers.START_BYTES
+            for begin in containers.starts_in(window, front=position == 0):
+                if first <= begin < end:
                     self._open(read, start + begin, depth, place if depth else start + begin)
-            position += len(chunk)
-            kept = window[-self.patterns.carry_bytes :]
-        return position
+            position = start + len(window)
+            if last:
+                return position
+            position = after_hole(position)
 
     def _open(self, read: containers.Read, offset: int, depth: int, place: int) -> None:
         if self.budget <= 0:
