@@ -22,6 +22,8 @@ are, without white space."""
 
 DROPPED: Final = b" \t\n\v\f\r="
 """Bytes that are left out of what is looked at, since lines are broken with them (auditor.patterns)."""
+ACROSS_PAGES: Final = "across pages, "
+"""In front of the form of what begins in one page of a SQLite file and ends in another."""
 SHORTEST_NEEDLE: Final = 4
 """Characters (or bytes) below which a text is reported as not searchable: it would be found everywhere."""
 _SHORTEST_LEFT: Final = 2
@@ -58,7 +60,7 @@ def encodings_of(needle: str | bytes) -> tuple[Encoding, ...]:
 
 def is_plain(encoding_name: str) -> bool:
     """True for a form that a person reads as the text itself: the rest is reported as encoded."""
-    return encoding_name in {"utf-8", "bytes"}
+    return encoding_name.removeprefix(ACROSS_PAGES) in {"utf-8", "bytes"}
 
 
 def _tells(data: bytes) -> bool:

@@ -96,6 +96,23 @@ def compile_patterns(forms: Sequence[Sequence[Encoding]], control: Sequence[Enco
 
 def search(patterns: Patterns, data: bytes, seen_bytes: int, start: int, tally: Tally, prefix: str) -> None:
     """Tally the matches in `data` that end after its first `seen_bytes`, which were searched before."""
+    for needle, name, (begin, end) in _matches(patterns, data):
+        if end > seen_bytes:
+            tally.add(needle, prefix + name, start if prefix else start + begin)
+
+
+def search_across(
+    patterns: Patterns, before: bytes, behind: bytes, start: int, tally: Tally, prefix: str
+) -> None:
+    """Tally the matches that begin in what stands before a cut and end behind it; `start` is where to say they are."""
+    cut = len(before)
+    for needle, name, (begin, end) in _matches(patterns, before + behind):
+        if begin < cut < end:
+            tally.add(needle, prefix + name, start)
+
+
+def _matches(patterns: Patterns, data: bytes) -> Iterator[tuple[int, str, Span]]:
+    """Needle, form and place of each match, in the order of their ends."""
     candidates = patterns.find(data.translate(_LOWER, DROPPED))
     if not candidates:
         return
@@ -104,12 +121,12 @@ def search(patterns: Patterns, data: bytes, seen_bytes: int, start: int, tally: 
         end = place.behind(squeezed_end)
         for one in patterns.wanted[pattern]:
             span = _COMPARED[one.form.view](data, end, one)
-            if span is None or span[1] <= seen_bytes:
+            if span is None:
                 continue
             found = (one.needle, one.form.core, span)
             if found not in counted:
                 counted.add(found)
-                tally.add(one.needle, prefix + one.form.name, start if prefix else start + span[0])
+                yield one.needle, one.form.name, span
 
 
 def unlike(form: Encoding) -> bytes:
