@@ -121,6 +121,18 @@ def test_in_a_packed_file(tmp_path: Path) -> None:
     assert found(tmp_path) == (1, {"a.db.gz compressed, across pages, utf-8"})
 
 
+def test_over_more_than_two_pages(tmp_path: Path) -> None:
+    """A long text, four bytes a letter, in small pages."""
+    needle = " ".join(f"word{number}" for number in range(40))
+    with made(tmp_path / "a.db", 512) as connection:
+        for before in range(0, 520, 40):
+            data = b"-" * before + needle.encode("utf-32-le") + b"+" * 900
+            connection.execute("INSERT INTO notes (body) VALUES (?)", (data,))
+    connection.close()
+    result = scan_files(tmp_path, [needle], canary=CANARY)
+    assert sum(hit.count for hit in result.hits) == len(range(0, 520, 40))
+
+
 def test_what_only_looks_like_one_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "control").write_text(CANARY)
     for number, rest in enumerate((b"", b"\x00" * 84, b"\x10\x00" + b"\xff" * 9000, bytes(2) + b"\x02" * 90)):
