@@ -20,6 +20,7 @@ from auditor.chain import AuditedLog, audit_logs, logs_in, logs_of_home, with_ke
 from auditor.checks import check_store
 from auditor.checks_pages import Live, check_structure, place_hits
 from auditor.checks_signatures import check_signatures
+from auditor.checks_vectors import check_vectors, read_vectors
 from auditor.controls import control_scanner, control_structure
 from auditor.evidence import Asked, LogFiles, Statement, StoreRows
 from auditor.exhibits import (
@@ -262,6 +263,9 @@ def _audit_rows(
             facts=frozenset(row_numbers(connection, "facts")),
             last=max(row_numbers(connection, "events"), default=0),
         )
+        vectors = read_vectors(connection)
+        if vectors is not None:
+            outcomes.append(check_vectors(vectors, live.contents, live.facts))
         root = b"" if log.verified is None else log.verified.checkpoint.root
         exhibits = exhibits_of_store(rows, statements, log.files, root, asked.trust.policy)
     return outcomes, live, exhibits, digests

@@ -20,8 +20,13 @@ View = Literal["exact", "folded", "spaced", "joined"]
 """How bytes are looked at: as they are; in lower case; so with each run of white space as one space; as they
 are, without white space."""
 
+DROPPED: Final = b" \t\n\v\f\r="
+"""Bytes that are left out of what is looked at, since lines are broken with them (auditor.patterns)."""
+ACROSS_PAGES: Final = "across pages, "
+"""In front of the form of what begins in one page of a SQLite file and ends in another."""
 SHORTEST_NEEDLE: Final = 4
 """Characters (or bytes) below which a text is reported as not searchable: it would be found everywhere."""
+_SHORTEST_LEFT: Final = 2
 _SHORTEST_BASE64: Final = 5
 _SHORTEST_JOINED: Final = 12
 """Without white space, other words make long runs of letters, too."""
@@ -46,15 +51,21 @@ class Encoding:
 def encodings_of(needle: str | bytes) -> tuple[Encoding, ...]:
     """The forms a needle is searched in, each once; empty if it is too short to mean anything."""
     if isinstance(needle, bytes):
-        return _distinct(_forms_of_bytes("bytes", needle)) if len(needle) >= SHORTEST_NEEDLE else ()
-    if len(needle.strip()) < SHORTEST_NEEDLE:
+        tells = len(needle) >= SHORTEST_NEEDLE and _tells(needle)
+        return _distinct(_forms_of_bytes("bytes", needle)) if tells else ()
+    if len(needle.strip()) < SHORTEST_NEEDLE or not _tells(_utf8(needle)):
         return ()
     return _distinct(_forms_of_text(needle))
 
 
 def is_plain(encoding_name: str) -> bool:
     """True for a form that a person reads as the text itself: the rest is reported as encoded."""
-    return encoding_name in {"utf-8", "bytes"}
+    return encoding_name.removeprefix(ACROSS_PAGES) in {"utf-8", "bytes"}
+
+
+def _tells(data: bytes) -> bool:
+    """Whether there is enough in it besides white space and signs of equality to be looked for."""
+    return len(data.translate(None, DROPPED)) >= _SHORTEST_LEFT
 
 
 def _forms_of_text(needle: str) -> Iterable[Encoding]:

@@ -9,6 +9,7 @@ packing, up to a bound.
 from __future__ import annotations
 
 import bz2
+import errno
 import io
 import lzma
 import os
@@ -17,18 +18,20 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from auditor import containers
-from auditor.encodings import encodings_of, is_plain
+from auditor import containers, sqlite_joins
+from auditor.encodings import ACROSS_PAGES, encodings_of, is_plain
 from auditor.hits import Hit as Hit
 from auditor.hits import ScanResult as ScanResult
-from auditor.patterns import CANARY, Patterns, Tally, compile_patterns, hits_in, search, unlike
+from auditor.patterns import CANARY, Patterns, Tally, compile_patterns, hits_in, search, search_across, unlike
 from tlog.errors import MalformedError
 
-CHUNK_BYTES: Final = 4 * 1024 * 1024
+CHUNK_BYTES: Final = 1024 * 1024
+Skip = Callable[[int], int]
 
 
 def _zipped(data: bytes) -> bytes:
@@ -76,6 +79,9 @@ def scan_files(
     for number, (path, label) in enumerate(_files(roots, not_read), start=1):
         names, tally = _in_name(patterns, label), Tally()
         shown = f"(file {number}, its name withheld)" if names.counts else _visible(label)
+        hits += _hits(names, shown, "file name, ")
+        if path is None:
+            continue
         try:
             scanned, whole = _scan_file(path, patterns, tally)
         except FileNotFoundError:
@@ -88,7 +94,7 @@ def scan_files(
         if not whole:
             not_opened.append(shown)
         control_found = control_found or any(needle == CANARY for needle, _ in tally.counts)
-        hits += _hits(names, shown, "file name, ") + _hits(tally, shown, "")
+        hits += _hits(tally, shown, "")
     return ScanResult(
         files=files,
         bytes_scanned=size_bytes,
@@ -130,8 +136,8 @@ def _plant(path: Path, data: bytes) -> None:
     path.write_bytes(data)
 
 
-def _files(roots: Sequence[Path], not_read: list[str]) -> Iterator[tuple[Path, str]]:
-    """Each regular file below the roots with the name to report it by, in a fixed order."""
+def _files(roots: Sequence[Path], not_read: list[str]) -> Iterator[tuple[Path | None, str]]:
+    """Each regular file below the roots with the name to report it by, in a fixed order; of others, the name alone."""
     for root in roots:
         try:
             mode = root.stat().st_mode
@@ -145,7 +151,7 @@ def _files(roots: Sequence[Path], not_read: list[str]) -> Iterator[tuple[Path, s
             not_read.append(root.name)
 
 
-def _files_below(folder: Path, prefix: str, not_read: list[str]) -> Iterator[tuple[Path, str]]:
+def _files_below(folder: Path, prefix: str, not_read: list[str]) -> Iterator[tuple[Path | None, str]]:
     try:
         with os.scandir(folder) as listing:
             entries = sorted(listing, key=lambda entry: entry.name)
@@ -156,11 +162,25 @@ def _files_below(folder: Path, prefix: str, not_read: list[str]) -> Iterator[tup
         label = prefix + entry.name
         if entry.is_symlink():
             not_read.append(label)
+            yield None, label
         elif entry.is_dir(follow_symlinks=False):
+            if not _holds_files(entry.path):
+                yield None, label + "/"
             yield from _files_below(Path(entry.path), label + "/", not_read)
         elif entry.is_file(follow_symlinks=False):
             yield Path(entry.path), label
-        # Sockets, pipes and devices hold no bytes of their own.
+        else:
+            # Sockets, pipes and devices hold no bytes of their own; they have a name.
+            yield None, label
+
+
+def _holds_files(folder: str) -> bool:
+    """Whether the name of a folder is in that of something else that is looked at."""
+    try:
+        with os.scandir(folder) as listing:
+            return any(True for _ in listing)
+    except OSError:
+        return False
 
 
 def _scan_file(path: Path, patterns: Patterns, tally: Tally) -> tuple[int, bool]:
@@ -170,11 +190,37 @@ def _scan_file(path: Path, patterns: Patterns, tally: Tally) -> tuple[int, bool]
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return 0, True
-        scan = _Scan(patterns, tally, containers.MAX_OPENED_BYTES)
-        size = scan.look(lambda offset, count: os.pread(descriptor, count, offset))
+        scan = _Scan(patterns, tally, containers.MAX_OPENED_BYTES, path.with_name(path.name + "-wal"))
+        size = scan.look(
+            lambda offset, count: os.pread(descriptor, count, offset),
+            after_hole=lambda position: _after_hole(descriptor, position),
+        )
         return size, scan.whole
     finally:
         os.close(descriptor)
+
+
+def _open_beside(files: ExitStack, path: Path) -> containers.Read | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        # Where it is there and can't be read, it is among what was not read by itself.
+        return None
+    files.callback(os.close, descriptor)
+    return lambda offset, count: os.pread(descriptor, count, offset)
+
+
+def _after_hole(descriptor: int, position: int) -> int:
+    """The place itself, or where a hole ends that is there: a file of a few bytes may claim to be a terabyte."""
+    try:
+        return os.lseek(descriptor, position, os.SEEK_DATA)
+    except OSError as error:
+        # There is no more of it, or its file system knows no holes.
+        return max(position, os.fstat(descriptor).st_size) if error.errno == errno.ENXIO else position
+
+
+def _stay(position: int) -> int:
+    return position
 
 
 @dataclass(slots=True)
@@ -184,23 +230,43 @@ class _Scan:
     patterns: Patterns
     tally: Tally
     budget: int
+    log: Path
+    """Where a SQLite file has its write-ahead log."""
     whole: bool = True
 
-    def look(self, read: containers.Read, depth: int = 0, place: int = 0) -> int:
+    def look(self, read: containers.Read, depth: int = 0, place: int = 0, after_hole: Skip = _stay) -> int:
         """How many bytes there were to look at; `place` is where in the file their packing begins."""
-        kept = b""
         position = 0
-        while chunk := read(position, CHUNK_BYTES):
-            window = kept + chunk
-            start = position - len(kept)
-            prefix = "compressed, " if depth else ""
-            search(self.patterns, window, len(kept), place if depth else start, self.tally, prefix)
-            for begin, end in containers.starts_in(window, front=position == 0):
-                if end > len(kept):
+        prefix = "compressed, " if depth else ""
+        while True:
+            # What was looked at last is looked at again with what follows, since a needle may lie across both.
+            start = max(position - self.patterns.carry_bytes, 0)
+            seen = position - start
+            window = read(start, seen + CHUNK_BYTES)
+            last = len(window) < seen + CHUNK_BYTES
+            search(self.patterns, window, seen, place if depth else start, self.tally, prefix)
+            first = max(seen - containers.START_BYTES, 0)
+            end = len(window) if last else len(window) - containers.START_BYTES
+            for begin in containers.starts_in(window, front=position == 0):
+                if first <= begin < end:
                     self._open(read, start + begin, depth, place if depth else start + begin)
-            position += len(chunk)
-            kept = window[-self.patterns.carry_bytes :]
-        return position
+            position = start + len(window)
+            if last:
+                self._look_across_pages(read, depth, place)
+                return position
+            position = after_hole(position)
+
+    def _look_across_pages(self, read: containers.Read, depth: int, place: int) -> None:
+        """What is cut where a page of a SQLite file ends; what stands in one piece was found before."""
+        if read(0, len(sqlite_joins.MAGIC)) != sqlite_joins.MAGIC:
+            return
+        size = self.patterns.carry_bytes
+        prefix = ("compressed, " if depth else "") + ACROSS_PAGES
+        with ExitStack() as files:
+            log = None if depth else _open_beside(files, self.log)
+            for join in sqlite_joins.joins(read, log, size):
+                at = place if depth else join.offset
+                search_across(self.patterns, join.before, join.behind, at, self.tally, prefix)
 
     def _open(self, read: containers.Read, offset: int, depth: int, place: int) -> None:
         if self.budget <= 0:

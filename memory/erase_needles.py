@@ -21,6 +21,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
 from memory import event, manifest_fields, model
+from memory.erase_vectors import vector_needles
 from memory.event import decode_content
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ _OWN_WORDS: Final = (
 
 @dataclass(frozen=True)
 class Needles:
-    """Words, and salts, of the erased records; `records` are the places in `words` of what each one says."""
+    """Words, salts and vectors of the erased records; `records` are the places in `words` of what each one says."""
 
     words: tuple[str, ...]
     salts: tuple[bytes, ...]
@@ -94,7 +95,7 @@ def take_needles(view: Snapshot, selection: Selection, names: Sequence[str]) -> 
     for name in names:
         for word in _pieces(name):
             words.setdefault(word, len(words))
-    return Needles(tuple(words), tuple(salts), tuple(records))
+    return Needles(tuple(words), (*salts, *vector_needles(view, selection.seqs)), tuple(records))
 
 
 def needles_given(words: Sequence[str]) -> Needles:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from memory import canon, store_erase
+from memory import canon, store_erase, store_mentions
 from memory.erase_mentions import Mentions, mentions_of_subjects, mentions_of_values
 from memory.erase_request import Disposition, Request, parse_request
 from memory.ledger import said
@@ -208,14 +208,9 @@ def _refuse_ambiguous(view: Snapshot, scope: Scope, request: Request) -> None:
     if request.subject is None:
         return
     names = mentions_of_subjects([request.subject])
-    facts = store_erase.select_where(
-        view,
-        scope.tenant_id,
-        scope.agent_tag,
-        lambda content: bool(content.get("subject")) and names({"subject": content["subject"]}),
-        (),
-    )
-    several = {canon.canonical_key(str(fact.content["subject"])) for fact in facts}
+    found = store_mentions.mentioning(view, scope.tenant_id, scope.agent_tag, names).own
+    subjects = (fact.content.get("subject") for fact in found)
+    several = {canon.canonical_key(str(one)) for one in subjects if one and names({"subject": one})}
     if several and canon.canonical_key(request.subject) not in several:
         raise RefusedError(
             f"no record has exactly this subject, and it is a part of the names of {len(several)} others, so"
@@ -274,8 +269,8 @@ def mentioned(view: Snapshot, scope: Scope, request: Request, selection: Selecti
     if not mentions:
         return Mentioned()
     known = {*selection.seqs, *(fact.seq for fact in selection.held)}
-    own = store_erase.select_where(view, scope.tenant_id, scope.agent_tag, mentions, known)
-    return Mentioned(own, store_erase.count_of_others(view, scope.tenant_id, scope.agent_tag, mentions))
+    found = store_mentions.mentioning(view, scope.tenant_id, scope.agent_tag, mentions, known)
+    return Mentioned(found.own, found.others)
 
 
 def _sought(request: Request, selection: Selection) -> Mentions:

@@ -10,7 +10,7 @@ import html
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from memory import store_erase
+from memory import store_erase, store_mentions
 from memory.answers import receipts
 from memory.edge import check_text
 from memory.erase_mentions import mentions_of_subjects
@@ -98,7 +98,7 @@ def _mentions(
     names = {name, *(str(fact.content["subject"]) for fact in facts)}
     known = {fact.seq for fact in facts}
     wanted = mentions_of_subjects(sorted(names))
-    return store_erase.select_where(view, scope.tenant_id, scope.agent_tag, wanted, known)
+    return store_mentions.mentioning(view, scope.tenant_id, scope.agent_tag, wanted, known).own
 
 
 def _retired(view: Snapshot, scope: Scope, name: str, facts: Iterable[SelectedFact]) -> int:

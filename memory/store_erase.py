@@ -6,8 +6,8 @@ the content; so the content goes last. What remains of a statement is free of co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
 
 from memory.event import decode_content
 from memory.rows import SelectedFact
@@ -92,37 +92,6 @@ def select_superseded(
         f"f.tenant = ? AND f.agent_tag = ? AND f.status = 'superseded' AND f.on_hold = 0 AND {ended} <= ?",
         (tenant_id, agent_tag, HOUR, view.last_recorded_at(), replaced_until),
     )
-
-
-def select_where(
-    view: Snapshot,
-    tenant_id: int,
-    agent_tag: bytes,
-    wanted: Callable[[Mapping[str, Any]], bool],
-    exclude: Collection[int],
-) -> tuple[SelectedFact, ...]:
-    """Other facts of a scope whose content is wanted, in order.
-
-    Reads every content of the scope: a preview may take its time, an index of substrings would be one more
-    thing to erase.
-    """
-    rows = view.rows(
-        f"{_SELECTED} WHERE f.tenant = ? AND f.agent_tag = ? ORDER BY f.seq", tenant_id, agent_tag
-    )
-    decoded = (
-        SelectedFact(seq, commitment, status, decode_content(encoded), on_hold)
-        for seq, commitment, status, encoded, on_hold in rows
-        if seq not in exclude
-    )
-    return tuple(fact for fact in decoded if wanted(fact.content))
-
-
-def count_of_others(
-    view: Snapshot, tenant_id: int, agent_tag: bytes, wanted: Callable[[Mapping[str, Any]], bool]
-) -> int:
-    """How many facts of the other scopes of a tenant have a content that is wanted."""
-    rows = view.rows(f"{_SELECTED} WHERE f.tenant = ? AND f.agent_tag <> ?", tenant_id, agent_tag)
-    return sum(1 for row in rows if wanted(decode_content(row[3])))
 
 
 def acting_seqs(view: Snapshot, tenant_id: int, seqs: Collection[int]) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backports import zstd
 from copies import Copy
 
 from auditor import containers
@@ -26,6 +27,9 @@ from tlog.errors import MalformedError
 CANARY = "a canary that lies in the files"
 NEEDLE = "Zqxv Kumquat"
 PLAIN = " ".join(random.Random(4).choices(("lorem", "ipsum", "dolor", "sit"), k=900)) + f" {NEEDLE} amet"
+
+# What does not repeat: zstd leaves few letters as they are.
+VARIED = f"{' '.join(str(n) for n in range(2000))} {PLAIN}".encode()
 
 
 @pytest.fixture
@@ -69,6 +73,17 @@ def streamed_zip() -> bytes:
     return b"".join(pipe.parts)
 
 
+def streamed_zstd(options: dict[int, int] | None = None) -> bytes:
+    packer = zstd.ZstdCompressor(options=options)
+    return packer.compress(VARIED) + packer.flush()
+
+
+def small_zlib(bits: int) -> bytes:
+    """As files of pictures have it, whose writers ask for no larger window than they need."""
+    packer = zlib.compressobj(wbits=bits)
+    return b"IDAT" + packer.compress(PLAIN.encode()) + packer.flush()
+
+
 PACKED = {
     "zip": zipped(zipfile.ZIP_DEFLATED),
     "zip, streamed": streamed_zip(),
@@ -79,6 +94,10 @@ PACKED = {
     "xz": lzma.compress(PLAIN.encode()),
     "lzma": lzma.compress(PLAIN.encode(), lzma.FORMAT_ALONE),
     "gzip in gzip": gzip.compress(gzip.compress(PLAIN.encode())),
+    "zstd": zstd.compress(VARIED),
+    "zstd without its length, in a tar": bytes(512) + streamed_zstd(),
+    "zstd in gzip": gzip.compress(zstd.compress(VARIED)),
+    **{f"zlib, window of 2^{bits}": small_zlib(bits) for bits in range(9, 16)},
     "zip in xz in gzip": gzip.compress(lzma.compress(zipped(zipfile.ZIP_DEFLATED))),
     "zlib in a zip": zipped(zipfile.ZIP_STORED, b"%PDF" + zlib.compress(PLAIN.encode())),
     "second of two members": gzip.compress(b"first " * 99) + gzip.compress(PLAIN.encode()),
@@ -93,11 +112,16 @@ def test_what_is_packed_is_opened(home: Path, name: str) -> None:
     assert result.not_opened == ()
 
 
+DICTIONARY = zstd.ZstdDict(PLAIN[300:].encode(), is_raw=True)
 ZSTD = bytes.fromhex("28b52ffd0458") + b"\x91\x00\x00" + b"packed"
 UNOPENED = {
-    "zstd": ZSTD,
-    "zstd in a tar": bytes(512) + ZSTD,
-    "zstd in gzip": gzip.compress(ZSTD * 3),
+    "a cut zstd": ZSTD,
+    "a cut zstd in gzip": gzip.compress(ZSTD * 3),
+    "zstd by a dictionary of its own": zstd.compress(PLAIN.encode(), zstd_dict=DICTIONARY),
+    "zstd with a window of a gigabyte": streamed_zstd({zstd.CompressionParameter.window_log: 30}),
+    "lz4 of old": b"\x02\x21\x4c\x18" + os.urandom(90),
+    "lzip": b"LZIP\x01\x0c" + os.urandom(90),
+    "snappy": b"\xff\x06\x00\x00sNaPpY" + os.urandom(90),
     "7z": b"7z\xbc\xaf\x27\x1c\x00\x04" + os.urandom(90),
     "rar": b"Rar!\x1a\x07\x01\x00" + os.urandom(90),
     "lz4": b"\x04\x22\x4d\x18\x64\x40\xa7" + os.urandom(90),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -116,10 +117,38 @@ def test_a_file_name_that_is_a_needle_is_found_and_withheld(home: Path) -> None:
     (home / "zqxv kumquat link").symlink_to("store.db")
     result = scan(home)
     assert [(hit.encoding, hit.file) for hit in result.hits] == [
-        ("file name, utf-8", "(file 1, its name withheld)")
+        ("file name, utf-8", "(file 1, its name withheld)"),
+        ("file name, utf-8", "(file 4, its name withheld)"),
     ]
     assert result.not_read == ("(name withheld)",)
     assert "umquat" not in repr(result)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_a_name_of_what_is_no_file_is_looked_at(home: Path, make: Callable[[Path], object]) -> None:
+    make(home / "log" / "for zqxv kumquat")
+    result = scan(home)
+    assert [(hit.encoding, hit.file) for hit in result.hits] == [
+        ("file name, utf-8", "(file 1, its name withheld)")
+    ]
+    assert result.files == 2
+
+
+def test_a_folder_with_files_is_named_once(home: Path) -> None:
+    (home / "zqxv kumquat").mkdir()
+    (home / "zqxv kumquat" / "file").write_bytes(b"x")
+    assert [hit.count for hit in scan(home).hits] == [1]
+
+
+def test_holes_are_passed_over(home: Path) -> None:
+    """A file of a few bytes may say that it is a terabyte long."""
+    with (home / "sparse").open("wb") as file:
+        for at in (5, 1 << 39, (1 << 40) - 3):
+            file.seek(at)
+            file.write(NEEDLE.encode())
+    result = scan(home)
+    assert [(hit.file, hit.count, hit.first_offset) for hit in result.hits] == [("sparse", 3, 5)]
+    assert result.bytes_scanned > 1 << 40
 
 
 def test_links_are_not_followed_and_listed(home: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from copies import Copy
 
 from auditor.residue import scan_files
 
@@ -99,3 +100,38 @@ def test_a_graph_of_vectors_beside_a_store_is_searched_too(tmp_path: Path) -> No
     result = scan_files(tmp_path, needles("float32"), canary=CANARY)
     assert {hit.needle for hit in result.hits} == set(range(len(needles("float32"))))
     assert {hit.file for hit in result.hits} == {"index/data_level0.bin"}
+
+
+TABLE = "CREATE TABLE vectors (seq INTEGER PRIMARY KEY, vector BLOB NOT NULL)"
+OF_FACTS = "INSERT INTO vectors SELECT f.seq, zeroblob(8) FROM facts f JOIN contents c ON c.seq = f.seq"
+
+
+def of_vectors(copy: Copy, *statements: str) -> list[tuple[str, str]]:
+    """What an audit finds of vectors; that no store has such a table yet is another finding."""
+    copy.sql_unchecked(TABLE, OF_FACTS, *statements)
+    findings = copy.audit().outcome.findings
+    return [(one.code, one.where) for one in findings if "vectors" in one.where]
+
+
+def test_a_vector_of_each_fact_that_is_there_is_right(copy: Copy) -> None:
+    assert of_vectors(copy) == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "code"),
+    [
+        ("INSERT INTO vectors VALUES (4000, zeroblob(8))", "RESIDUE_VECTOR"),
+        (
+            "INSERT INTO vectors SELECT min(seq), zeroblob(8) FROM events"
+            " WHERE seq NOT IN (SELECT seq FROM contents)",
+            "RESIDUE_VECTOR",
+        ),
+        ("UPDATE vectors SET vector = 'text' WHERE seq = (SELECT min(seq) FROM vectors)", "FACT_ALTERED"),
+        (
+            "UPDATE vectors SET vector = zeroblob(9) WHERE seq = (SELECT min(seq) FROM vectors)",
+            "FACT_ALTERED",
+        ),
+    ],
+)
+def test_a_vector_of_what_is_gone_is_found(copy: Copy, statement: str, code: str) -> None:
+    assert [one for one, _ in of_vectors(copy, statement)] == [code]

@@ -419,6 +419,7 @@ class Cell:
         self.gone_columns: set[bytes] = set()
         self.whole = b""
         self.result: dict[str, Any] = {"left": [], "found": {}, "flaws": [], "states": [], "control": [0, 0]}
+        self.result["mentions"] = 0
 
     def run(self) -> dict[str, Any]:
         """What became of the erasures and what was found after them."""
@@ -466,6 +467,12 @@ class Cell:
             after |= {one for target, ones in tokens.items() for one in ones if _has_content(home, target)}
             self.result["left"] += [*sorted(set(ids) & kept), *_orphans(home)]
             self.result["states"] += _states(home)
+        if self.spec["way"] == "subject":
+            # A correction of somebody's key may be said of another: it stays, and the erasure says so.
+            names = {fact.subject for fact in world.facts if fact.id in ids}
+            self.result["mentions"] += sum(
+                bool(names & fact.marks) for fact in world.facts if fact.id in kept
+            )
         removed = [fact.marks for fact in world.facts if fact.id not in kept]
         still = set().union(*(fact.marks for fact in world.facts if fact.id in kept))
         self.gone = set().union(world.never, *removed) - still
@@ -488,8 +495,9 @@ class Cell:
                 self.way.delete(self.world, home, ids)
 
         code = ended(forked(work))
-        # Where hashes alone expire, nothing is erased by the steps that these crashes are in.
-        reached = crash != "no crash" and self.spec["way"] != "ledger expired"
+        # Where hashes alone expire, of all these steps there is the one that destroys keys of backups.
+        steps = ("scanned",) if self.spec["way"] == "ledger expired" else tuple(CRASHES)[1:]
+        reached = crash in steps
         assert code == (KILLED if reached else 0), f"the deletion ended with {code}"
 
     def _look(self, when: str) -> None:
