@@ -91,19 +91,23 @@ class Memory:
         as_of: str | int | None = None,
         as_recorded: str | int | None = None,
         include_history: bool = False,
+        explain: bool = False,
         owner: str | None = None,
     ) -> Answer:
-        """The facts that fit the words of a query best, and how many were left out.
+        """The facts that fit the words of a query best, and how many were left out; `explain` tells why each ranks.
 
         Here and below, `owner` is the agent whose memory is read, by its grant; the caller's own without it.
         """
-        return reads.recall(
+        from memory.recall import recall
+
+        return recall(
             self._parts,
             self._principal,
             query,
             reads.Asked(as_of, as_recorded, owner),
             limit=limit,
             include_history=include_history,
+            explain=explain,
         )
 
     def get(
