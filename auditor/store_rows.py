@@ -37,6 +37,7 @@ TABLES: Final = frozenset(
         "acts",
         "contents",
         "facts",
+        "vectors",
         "search",
         "search_data",
         "search_idx",

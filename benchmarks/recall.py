@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, median
 from typing import Any, Final
@@ -106,7 +106,9 @@ def batch(home: Home, lines: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any
 def write(home: Home, number: int, one: Set) -> None:
     """Every fact of a set, as one agent's."""
     caller = f"{TENANT}/set-{number}/benchmark"
-    lines = ({"op": "remember", "as": caller, "text": text, "source": name} for name, text in one.facts.items())
+    lines = (
+        {"op": "remember", "as": caller, "text": text, "source": name} for name, text in one.facts.items()
+    )
     for answer in batch(home, lines):
         assert answer["outcome"] in ("stored", "agreed"), answer["outcome"]
 
@@ -129,7 +131,9 @@ def through_fts5(sets: Sequence[Set], dropped: frozenset[str]) -> Finder:
     tables = []
     for one in sets:
         table = apsw.Connection(":memory:")
-        table.execute("CREATE VIRTUAL TABLE t USING fts5 (name UNINDEXED, text, tokenize = 'porter unicode61')")
+        table.execute(
+            "CREATE VIRTUAL TABLE t USING fts5 (name UNINDEXED, text, tokenize = 'porter unicode61')"
+        )
         table.executemany("INSERT INTO t VALUES (?, ?)", list(one.facts.items()))
         tables.append(table)
 
@@ -156,7 +160,8 @@ def measure(sets: Mapping[int, Set], find: Finder) -> dict[str, Any]:
                     scores[group][f"R@{k}"].append(share)
                 scores[group]["MRR"].append(1 / min(ranks) if ranks else 0.0)
     return {
-        group: {"questions": len(values["MRR"])} | {name: round(mean(told), 4) for name, told in values.items()}
+        group: {"questions": len(values["MRR"])}
+        | {name: round(mean(told), 4) for name, told in values.items()}
         for group, values in scores.items()
     }
 
@@ -173,7 +178,9 @@ def run(home: Home, sets: Sequence[Set], last: int | None) -> dict[str, Any]:
     """All measures, told as they are made."""
     parts = {
         "conversations 1-5 (tuning)": {n: sets[n] for n in range(min(TUNED, len(sets)))},
-        "conversations 6-10 (report)": {n: sets[n] for n in range(TUNED, 10 if last is not None else len(sets))},
+        "conversations 6-10 (report)": {
+            n: sets[n] for n in range(TUNED, 10 if last is not None else len(sets))
+        },
         "notes": {} if last is None else {last: sets[last]},
     }
     ways: dict[str, Finder] = {
@@ -200,6 +207,7 @@ def main() -> int:
     parser.add_argument("--home", type=Path)
     parser.add_argument("--conversations", type=int, default=10)
     parser.add_argument("--notes", type=Path)
+    parser.add_argument("--semantic", action="store_true")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     path = DATA / "locomo10.json"
@@ -218,6 +226,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="recall-") as folder:
         place = args.home or Path(folder) / "home"
         with wiring.open_home(place) as home:
+            if args.semantic:
+                home.write_config(replace(home.config, semantic="wordllama"))
             for number, one in enumerate(sets):
                 if not home.memory(Principal(TENANT, f"set-{number}", "benchmark", SCOPES)).status()["facts"]:
                     write(home, number, one)

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from math import log
 from statistics import median
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
-_SATURATION: Final = 2.0
-_LENGTH_SHARE: Final = 0.6
+_SATURATION: Final = 1.5
+_LENGTH_SHARE: Final = 0.7
 _LEAST_SIZE: Final = 160
 """Characters below which it says nothing how long a fact is."""
 _IN_KEY: Final = 0.4
@@ -33,17 +34,21 @@ _LONG_WORDS: Final = 56
 _PAUSE: Final = 6 * 3600 * 1_000_000
 """Microseconds after which what is told is another conversation."""
 
+_MEANT_IN_CHAT: Final = 0.25
+_MEANT_IN_NOTES: Final = 0.7
+"""What nearness in meaning counts for, against the best score by words."""
+
 _MODELS: Final = 3
 _RELATED: Final = 20
-_RELATED_SHARE: Final = 0.3
+_RELATED_SHARE: Final = 0.2
 _LEAST_SHARED: Final = 2
 _LEAST_POOL: Final = 16
 """Of fewer facts neither what they have in common nor what kind of store this is can be told."""
 
 _RECENT_SHARE: Final = 0.02
-_SAME_MATTER: Final = 0.3
+_TELLING_SHARE: Final = 0.75
+_RARE: Final = 3
 _NEAR_SCORE: Final = 0.6
-_LEAST_COMMON: Final = 4
 _COMPARED: Final = 16
 
 
@@ -76,6 +81,7 @@ class Ranked:
     words: float = 0.0
     beside: float = 0.0
     related: float = 0.0
+    meaning: float = 0.0
     newer_than: int | None = None
     """The fact about the same matter before which this one was put, being newer"""
 
@@ -118,27 +124,39 @@ def chat_share(facts: Sequence[Reading]) -> float:
     return min(max((_LONG_WORDS - words) / (_LONG_WORDS - _SHORT_WORDS), 0.0), 1.0)
 
 
-def second_pass(terms: Sequence[Term], facts: Sequence[Reading], common: Collection[str]) -> list[Ranked]:
+def second_pass(
+    terms: Sequence[Term],
+    facts: Sequence[Reading],
+    common: Collection[str],
+    meaning: Mapping[int, float] = MappingProxyType({}),
+) -> list[Ranked]:
     """The facts best first, of equals the newest; `common` are the stems that say nothing of what a fact is about.
 
+    `meaning` says of facts how near in meaning they are, which counts for more the less facts are turns of a chat.
     Facts whose `beside` is not empty take of the scores of their neighbours, as far as these are among the facts.
     """
     if not facts:
         return []
     pool = _make_pool(facts, common)
-    words = [_by_words(terms, fact, damper) for fact, damper in zip(facts, pool.dampers, strict=True)]
+    named = [_by_words(terms, fact, damper) for fact, damper in zip(facts, pool.dampers, strict=True)]
+    share = chat_share(facts)
+    unit = (max(named) or 1.0) * (share * _MEANT_IN_CHAT + (1 - share) * _MEANT_IN_NOTES)
+    meant = [unit * meaning.get(fact.seq, 0.0) for fact in facts]
+    words = [one + other for one, other in zip(named, meant, strict=True)]
     heard = [one + other for one, other in zip(words, _from_beside(pool, words), strict=True)]
     related = _from_related(terms, pool, heard)
-    own = [(1 - _RELATED_SHARE) * one for one in words]
+    kept = 1 - _RELATED_SHARE
+    own = [kept * one for one in words]
     mixed = [one + other for one, other in zip(own, related, strict=True)]
     beside = _from_beside(pool, mixed)
     order = sorted(range(len(facts)), key=lambda place: facts[place].seq)
     ranked = []
     for age, place in enumerate(order):
         score = (mixed[place] + beside[place]) * (1 + _RECENT_SHARE * age / len(facts))
-        ranked.append(Ranked(facts[place].seq, score, own[place], beside[place], related[place]))
+        parts = (kept * named[place], beside[place], related[place], kept * meant[place])
+        ranked.append(Ranked(facts[place].seq, score, *parts))
     ranked.sort(key=lambda one: (one.score, one.seq), reverse=True)
-    return _newer_first(ranked, pool, frozenset(stem for term in terms for stem in term.stems))
+    return _newer_first(ranked, pool, terms)
 
 
 def _make_pool(facts: Sequence[Reading], common: Collection[str]) -> _Pool:
@@ -221,33 +239,48 @@ def _from_related(terms: Sequence[Term], pool: _Pool, heard: Sequence[float]) ->
     return scores
 
 
-def _newer_first(ranked: list[Ranked], pool: _Pool, asked: Collection[str]) -> list[Ranked]:
-    """The ranking in which, of two facts about the same matter with scores that are near, the newer comes first.
-
-    That they have words of the query in common says nothing: all have.
-    """
-    known = len(pool.facts)
-    untold = {*asked, *pool.common}
-    stems = {fact.seq: told for fact, told in zip(pool.facts, pool.stems, strict=True)}
-    told: dict[int, frozenset[str]] = {}
-    sums: dict[int, float] = {}
+def _newer_first(ranked: list[Ranked], pool: _Pool, terms: Sequence[Term]) -> list[Ranked]:
+    """The ranking in which, of two facts about the same matter with scores that are near, the newer comes first."""
+    matters = _Matters(pool, terms)
     order: list[Ranked] = []
     for one in ranked[:_COMPARED]:
         place = len(order)
-        told[one.seq] = matter = stems[one.seq] - untold
-        sums[one.seq] = sum([log(1 + known / pool.spread[stem]) for stem in matter])
         for above, other in enumerate(order):
-            if one.seq > other.seq and one.score >= _NEAR_SCORE * other.score:
-                both = matter & told[other.seq]
-                if len(both) < _LEAST_COMMON:
-                    continue
-                shared = sum([log(1 + known / pool.spread[stem]) for stem in both])
-                if 2 * shared >= _SAME_MATTER * (sums[one.seq] + sums[other.seq]):
-                    place = above
-                    break
+            newer = one.seq > other.seq and one.score >= _NEAR_SCORE * other.score
+            if newer and matters.are_same(one.seq, other.seq):
+                place = above
+                break
         order.insert(place, one if place == len(order) else _lifted(one, order[place]))
     return order + ranked[_COMPARED:]
 
 
+class _Matters:
+    """Says of two facts whether they are about the same matter.
+
+    That they have a word of the query in common says little, for all have one: they must have the words that tell
+    most. Beside these, notes must have all words of the query that the older has; turns of a chat, and notes that
+    lack some, a word beside the query that hardly any other fact has.
+    """
+
+    def __init__(self, pool: _Pool, terms: Sequence[Term]) -> None:
+        self._pool = pool
+        least = _TELLING_SHARE * max(term.weight for term in terms) if terms else 0.0
+        self._telling = [term.stems for term in terms if term.weight >= least]
+        self._untold = frozenset(pool.common).union(*(term.stems for term in terms))
+        self._are_notes = not chat_share(pool.facts) and len(pool.facts) >= _LEAST_POOL
+        self._asked = terms
+        self._places = {fact.seq: place for place, fact in enumerate(pool.facts)}
+
+    def are_same(self, one: int, other: int) -> bool:
+        """Whether two facts of the pool are, of which the second is the older."""
+        stems = self._pool.stems[self._places[one]] & self._pool.stems[self._places[other]]
+        if not self._telling or not all(stems & told for told in self._telling):
+            return False
+        if self._are_notes and all(one in term.having for term in self._asked if other in term.having):
+            return True
+        spread, untold = self._pool.spread, self._untold
+        return any(spread[stem] <= _RARE and stem not in untold for stem in stems)
+
+
 def _lifted(one: Ranked, over: Ranked) -> Ranked:
-    return Ranked(one.seq, over.score, one.words, one.beside, one.related, over.seq)
+    return replace(one, score=over.score, newer_than=over.seq)

@@ -6,8 +6,9 @@ these find too little. So a search costs as much among a million facts as among 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, overload
 
 from memory import store_search
@@ -85,9 +86,15 @@ class _Asked:
 
 
 def find(
-    view: Snapshot, tenant_id: int, agent_tag: bytes, query: str, statuses: Sequence[Status], least: int = 1
+    view: Snapshot,
+    tenant_id: int,
+    agent_tag: bytes,
+    query: str,
+    statuses: Sequence[Status],
+    least: int = 1,
+    meaning: Mapping[int, float] = MappingProxyType({}),
 ) -> Found:
-    """The facts of a scope, of some statuses, that have a word of the query.
+    """The facts of a scope, of some statuses, that have a word of the query or are near in `meaning`.
 
     Words that are frequent find facts themselves only where the others find fewer than `least`.
     """
@@ -98,13 +105,16 @@ def find(
         match = make_match(token, word)
         asked.append(_Asked(word, match, view.matching(match, _FREQUENT + 1)))
     candidates = _candidates(search, asked, max(least, _LEAST_FOUND))
-    if not candidates:
+    near = search.standing(meaning) if meaning else set()
+    if not candidates and not near:
         return Found()
     split = store_search.splitter(view)
     terms = _weighed(search, asked, candidates, split)
     first = first_pass(terms, candidates)
-    facts = _read(search, [seq for _, seq in first], split)
-    ranked = second_pass(terms, facts, _common(split))
+    facts = _read(
+        search, [*sorted(near - candidates), *(seq for _, seq in first)], split, _MAX_READ + len(near)
+    )
+    ranked = second_pass(terms, facts, _common(split), meaning)
     return Found(ranked, _Rest(first, ranked), terms)
 
 
@@ -134,7 +144,7 @@ def _weighed(
             continue
         having = _having(search, one, rare, candidates)
         keyed = _keyed(search, one, having)
-        share = len(having) / len(candidates) * min(known * _MAX_SHARE_OF_KNOWN, known)
+        share = len(having) / max(len(candidates), 1) * min(known * _MAX_SHARE_OF_KNOWN, known)
         weight = weight_of(known, max(share, _FREQUENT) if one.is_frequent else len(having))
         stems = split(" ".join(forms_of(one.word)))
         terms.append(Term(one.word, weight, frozenset(stems), having, keyed))
@@ -154,9 +164,9 @@ def _keyed(search: _Search, one: _Asked, having: set[int]) -> set[int]:
     return having & set(search.view.matching(in_key(one.match), _FREQUENT + 1))
 
 
-def _read(search: _Search, ordered: Sequence[int], split: _Split) -> list[Reading]:
+def _read(search: _Search, ordered: Sequence[int], split: _Split, at_most: int) -> list[Reading]:
     """The facts that are worth reading, with their neighbours where they are turns of a chat."""
-    leaders = ordered[:_MAX_READ]
+    leaders = ordered[:at_most]
     rows = store_search.texts(search.view, search.tenant_id, search.agent_tag, leaders)
     facts = [_reading(row, split) for row in rows]
     if not chat_share(facts):

@@ -7,7 +7,7 @@ that clients disagree about stand together, each of them, whichever was found.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from memory.parts import Parts
     from memory.rank import Ranked, Term
     from memory.rows import FactRow
+    from memory.scope import Scope
+    from memory.store_read import Snapshot
 
 _MAX_CANDIDATES: Final = 4096
 _MARKS: Final = ".,;:!?\u2026\u3002\uff0c\u3001\"'()[]\u201c\u201d\u2018\u2019"
@@ -62,6 +64,8 @@ def recall(
     past = edge.check_flag(include_history, "include_history")
     told = edge.check_flag(explain, "explain")
     words = _check_query(query)
+    if parts.home.config.semantic != "off":
+        _catch_up(parts, principal, asked)
     with parts.store.read() as view:
         times = times_of(parts, view, asked)
         reading = open_reading(view, parts, principal, asked.owner)
@@ -71,7 +75,8 @@ def recall(
         if scope is not None:
             read = ReadAt(view, scope, times)
             statuses = STANDING if times.is_now and not past else TOLD
-            found = find(view, scope.tenant_id, scope.agent_tag, words, statuses, count)
+            near = {} if parts.home.config.semantic == "off" else _meaning(parts, view, scope, words)
+            found = find(view, scope.tenant_id, scope.agent_tag, words, statuses, count, near)
             hits, omitted = _served_of(found, _Judge(read, past), count)
     states = receipts(parts)
     best = max((hit.ranked.score for hit in hits), default=0.0)
@@ -89,6 +94,21 @@ def recall(
         "notice": NOTICE,
         "scope": reading.shape(),
     }
+
+
+def _catch_up(parts: Parts, principal: Principal, asked: Asked) -> None:
+    from memory.semantic_index import catch_up_recent
+
+    with parts.store.read() as view:
+        scope = open_reading(view, parts, principal, asked.owner).scope
+    if scope is not None:
+        catch_up_recent(parts, scope)
+
+
+def _meaning(parts: Parts, view: Snapshot, scope: Scope, query: str) -> Mapping[int, float]:
+    from memory.semantic_index import meaning
+
+    return meaning(parts, view, scope, query)
 
 
 def _served_of(found: Found, judge: _Judge, count: int) -> tuple[list[_Hit], int]:
@@ -177,6 +197,7 @@ def _why(ranked: Ranked, terms: Sequence[Term], best: float) -> Answer:
         "from_words": _share(ranked.words, best),
         "from_facts_beside": _share(ranked.beside, best),
         "from_words_in_common": _share(ranked.related, best),
+        "from_meaning": _share(ranked.meaning, best),
         "put_before_older": ranked.newer_than is not None,
     }
 

@@ -284,4 +284,9 @@ class Memory:
 
     def publish(self) -> Answer:
         """Size, root and state of the log once every statement up to now is in it."""
-        return self._parts.home.publish(PUBLISH_SECONDS)
+        answer: Answer = self._parts.home.publish(PUBLISH_SECONDS)
+        if self._parts.home.config.semantic != "off":
+            from memory.semantic_index import catch_up
+
+            catch_up(self._parts)
+        return answer

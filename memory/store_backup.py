@@ -25,7 +25,7 @@ HASHED: Final = {
     "erasure": ("erasures", "number"),
 }
 # What a backup does not have: tokens hold for minutes, and what is found by words is made anew.
-LEFT_OUT: Final = frozenset({"tokens", "search", "search_data", "search_idx", "search_config"})
+LEFT_OUT: Final = frozenset({"tokens", "vectors", "search", "search_data", "search_idx", "search_config"})
 WHOLE: Final = frozenset({"meta", "tenants", "events", "contents", "facts"})
 _EVENT: Final = (
     "seq",
