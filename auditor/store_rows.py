@@ -38,6 +38,7 @@ TABLES: Final = frozenset(
         "acts",
         "contents",
         "facts",
+        "vectors",
         "search",
         "search_data",
         "search_idx",

@@ -160,7 +160,7 @@ OPERATIONS: Final[Mapping[str, _Operation]] = {
         "key value subject valid_from valid_until provisional many restatement source idempotency_key reaffirm "
         "reason wait",
     ),
-    "recall": _named("recall", "query", "limit as_of as_recorded include_history owner"),
+    "recall": _named("recall", "query", "limit as_of as_recorded include_history explain owner"),
     "get": _named("get", "key", "as_of as_recorded owner"),
     "history": _named("history", "key", "as_of as_recorded owner"),
     "provenance": _named("provenance", "id", "owner"),

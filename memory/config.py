@@ -22,6 +22,7 @@ Guard = Literal["on", "off"]
 VERSION: Final = 1
 MAX_CONFIG_BYTES: Final = 64 * 1024
 GUARDS: Final = ("on", "off")
+SEMANTICS: Final = ("off", "wordllama", "endpoint")
 DEFAULT_GUARD: Final = "on"
 DEFAULT_MERGE_DELAY_SECONDS: Final = 86_400
 DEFAULT_WITHHELD_RETENTION: Final = "30d"
@@ -37,6 +38,7 @@ _LEFT_OUT: Final[Mapping[str, object]] = {
     "retention": (),
     "withheld_retention": "30d",
     "systems": (),
+    "semantic": "off",
 }
 
 
@@ -48,6 +50,7 @@ class Config:
     another has taken the place of, the oldest first: vkey, size and root. `identity`, `authority` and
     `instruction_shaped` are the terms of `memory.admission`, `unknown_tenants` those of `memory.scope`; `retention`
     and `withheld_retention` are those of `memory.retention_rules`, `systems` the lines of `memory.erase_systems`.
+    `semantic`, with its url and model, is what `memory.semantic` makes vectors with.
     """
 
     origin: str
@@ -68,6 +71,9 @@ class Config:
     retention: tuple[str, ...] = ()
     withheld_retention: str = DEFAULT_WITHHELD_RETENTION
     systems: tuple[str, ...] = ()
+    semantic: str = "off"
+    semantic_url: str | None = None
+    semantic_model: str | None = None
 
 
 def new_config(origin: str, guard: Guard, created_at: int) -> Config:
@@ -141,6 +147,9 @@ def parse_config(data: bytes) -> Config:
             else DEFAULT_WITHHELD_RETENTION
         ),
         systems=_texts(fields, "systems"),
+        semantic=resolve_setting("semantic", None, fields.get("semantic"), "off", SEMANTICS),
+        semantic_url=_text(fields, "semantic_url", 4096) if "semantic_url" in fields else None,
+        semantic_model=_text(fields, "semantic_model", 255) if "semantic_model" in fields else None,
     )
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from memory import edge, store_holds, store_ledger, store_requests
-from memory.allow import TOLD, may_tell, told_to
+from memory.allow import told_to
 from memory.answers import (
     NOTICE,
     Answer,
@@ -27,31 +27,25 @@ from memory.answers import (
 )
 from memory.grants import open_reading
 from memory.key_view import (
-    STANDING,
     KeyView,
     fact_now,
     fact_then,
     key_now,
     key_then,
     replaced_by_plans,
-    state_of_fact,
     states_of_key,
 )
-from memory.model import MAX_TEXT_BYTES, Principal, fact_id
+from memory.model import Principal, fact_id
 from memory.principal import require
 from memory.scope import Scope, open_scope
-from memory.search import any_of, in_key, make_matches, rank, scope_token
 from memory.timeline import FactState, seen_at
 from memory.times import format_optional, format_time, parse_time
 from tlog.ascii import encode_base64
-from tlog.errors import MalformedError
 
 if TYPE_CHECKING:
     from memory.parts import Parts
     from memory.rows import FactRow
     from memory.store_read import Snapshot
-
-_MAX_CANDIDATES: Final = 4096
 
 
 @dataclass(frozen=True)
@@ -64,7 +58,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class _Times:
+class Times:
     """The two clocks of a read, and the present it is measured against."""
 
     now: int
@@ -78,12 +72,12 @@ class _Times:
 
 
 @dataclass(frozen=True)
-class _Read:
+class ReadAt:
     """A read under way: one view of the store, one scope, one pair of times."""
 
     view: Snapshot
     scope: Scope
-    times: _Times
+    times: Times
 
     def key(self, key_tag: bytes) -> KeyView:
         """What a key says at these times."""
@@ -106,10 +100,10 @@ def get(parts: Parts, principal: Principal, key: object, asked: Asked) -> Answer
     checked = edge.check_key(key)
     lifted: frozenset[int] = frozenset()
     with parts.store.read() as view:
-        times = _times(parts, view, asked)
+        times = times_of(parts, view, asked)
         reading = open_reading(view, parts, principal, asked.owner)
         scope = reading.scope
-        found = KeyView() if scope is None else _Read(view, scope, times).key(scope.key_tag(checked))
+        found = KeyView() if scope is None else ReadAt(view, scope, times).key(scope.key_tag(checked))
         if scope is not None:
             lifted = store_ledger.reaffirmed(view, scope.tenant_id, [row for row, _ in found.facts])
     states = receipts(parts)
@@ -118,7 +112,7 @@ def get(parts: Parts, principal: Principal, key: object, asked: Asked) -> Answer
     return {
         "key": key_shown(checked, [fact for fact, _ in found.facts]),
         "current": value_of(found.facts[0][0]) if alone else None,
-        "active": [_served(fact, state, states, lifted) for fact, state in found.facts],
+        "active": [served(fact, state, states, lifted) for fact, state in found.facts],
         "conflict": found.conflict,
         "content_erased": found.content_erased,
         "withheld": found.withheld,
@@ -137,7 +131,7 @@ def history(parts: Parts, principal: Principal, key: object, asked: Asked) -> An
     require(principal, "memory:read")
     checked = edge.check_key(key)
     with parts.store.read() as view:
-        times = _times(parts, view, asked)
+        times = times_of(parts, view, asked)
         reading = open_reading(view, parts, principal, asked.owner)
         scope = reading.scope
         rows: tuple[FactRow, ...] = ()
@@ -159,45 +153,9 @@ def history(parts: Parts, principal: Principal, key: object, asked: Asked) -> An
     states = receipts(parts)
     return {
         "key": key_shown(checked, rows),
-        "facts": [_served(row, state, states, lifted) for row, state in told if not state.end_erased],
+        "facts": [served(row, state, states, lifted) for row, state in told if not state.end_erased],
         "content_erased": any(state.end_erased for _, state in told),
         "as_of": None if asked.as_of is None else format_time(times.as_of),
-        "as_recorded": format_time(times.as_recorded),
-        "notice": NOTICE,
-        "scope": reading.shape(),
-    }
-
-
-def recall(
-    parts: Parts,
-    principal: Principal,
-    query: object,
-    asked: Asked,
-    *,
-    limit: object,
-    include_history: object,
-) -> Answer:
-    """The facts that fit the words of a query best, and how many more there are."""
-    require(principal, "memory:read")
-    count = edge.check_limit(limit)
-    past = edge.check_flag(include_history, "include_history")
-    words = _check_query(query)
-    with parts.store.read() as view:
-        times = _times(parts, view, asked)
-        reading = open_reading(view, parts, principal, asked.owner)
-        scope = reading.scope
-        found: list[tuple[FactRow, FactState, int]] = []
-        omitted = 0
-        lifted: frozenset[int] = frozenset()
-        if scope is not None:
-            found, omitted = _find(_Read(view, scope, times), words, count, past)
-            lifted = store_ledger.reaffirmed(view, scope.tenant_id, [fact for fact, _, _ in found])
-    states = receipts(parts)
-    best = found[0][2] if found else 0
-    return {
-        "facts": [_served(fact, state, states, lifted, _score(score, best)) for fact, state, score in found],
-        "omitted": omitted,
-        "as_of": format_time(times.as_of),
         "as_recorded": format_time(times.as_recorded),
         "notice": NOTICE,
         "scope": reading.shape(),
@@ -281,62 +239,7 @@ def has_request(parts: Parts, principal: Principal, idempotency_key: object) -> 
         return view.idempotency(scope.tenant_id, scope.request_tag(principal.client, checked)) is not None
 
 
-def _find(
-    read: _Read, query: str, count: int, past: bool
-) -> tuple[list[tuple[FactRow, FactState, int]], int]:
-    """The best `count` matches that are served, and how many matches come after them."""
-    scope, view = read.scope, read.view
-    matches = make_matches(scope_token(scope.agent_tag), query)
-    if not matches:
-        return [], 0
-    statuses = STANDING if read.times.is_now and not past else TOLD
-    candidates = view.matching_of_status(scope.tenant_id, scope.agent_tag, any_of(matches), statuses)
-    ranked = rank([(view.matching(one), view.matching(in_key(one))) for one in matches], candidates)
-    judge = _Judge(read, past)
-    found: list[tuple[FactRow, FactState, int]] = []
-    for place, (seq, score) in enumerate(ranked[:_MAX_CANDIDATES], start=1):
-        for fact in view.facts_by_seq(scope.tenant_id, scope.agent_tag, (seq,)):
-            state = judge(fact)
-            if state is not None:
-                found.append((fact, state, score))
-        if len(found) == count:
-            return found, len(ranked) - place
-    return found, max(len(ranked) - _MAX_CANDIDATES, 0)
-
-
-class _Judge:
-    """Says of a match whether it may be served. What a key says is asked once for all matches of the key."""
-
-    def __init__(self, read: _Read, past: bool) -> None:
-        self._read = read
-        self._past = past
-        self._served: dict[bytes, dict[bytes, FactState]] = {}
-
-    def __call__(self, fact: FactRow) -> FactState | None:
-        if self._past:
-            return self._in_past(fact)
-        if fact.key_tag is None:
-            served = _states(self._read.fact(fact))
-        elif fact.key_tag in self._served:
-            served = self._served[fact.key_tag]
-        else:
-            served = self._served[fact.key_tag] = _states(self._read.key(fact.key_tag))
-        return served.get(fact.commitment)
-
-    def _in_past(self, fact: FactRow) -> FactState | None:
-        times = self._read.times
-        state = state_of_fact(self._read.view, fact, times.as_recorded)
-        if state is None or not may_tell(state.status, frozenset(), state.end_erased):
-            return None
-        state = seen_at(state, min(times.as_recorded, times.now))
-        return state if state.valid_from <= max(times.as_of, times.now) else None
-
-
-def _states(view: KeyView) -> dict[bytes, FactState]:
-    return {fact.commitment: state for fact, state in view.facts}
-
-
-def _served(
+def served(
     fact: FactRow, state: FactState, states: Receipts, lifted: Collection[int], score: float | None = None
 ) -> Answer:
     """A fact as it is at the times of the read. `lifted`: the numbers of those that a person has reaffirmed."""
@@ -351,27 +254,10 @@ def _served(
     return shape
 
 
-def _score(score: int, best: int) -> float:
-    """How well a match fits, against the best one."""
-    return round(score / best, 4) if best else 0.0
-
-
-def _check_query(query: object) -> str:
-    if not isinstance(query, str):
-        raise MalformedError("expected query to be a text")
-    try:
-        size = len(query.encode("utf-8"))
-    except UnicodeEncodeError:
-        raise MalformedError("expected query to be valid Unicode, without lone surrogates") from None
-    if size > MAX_TEXT_BYTES:
-        raise MalformedError(f"expected query to have at most {MAX_TEXT_BYTES} bytes, it has {size}")
-    return query
-
-
-def _times(parts: Parts, view: Snapshot, asked: Asked) -> _Times:
+def times_of(parts: Parts, view: Snapshot, asked: Asked) -> Times:
     # Should the clock have gone back, the present is still not before what is recorded already.
     now = max(parts.clock(), view.last_recorded_at())
     recorded = now if asked.as_recorded is None else parse_time(asked.as_recorded, now, name="as_recorded")
     recorded = min(recorded, now)
     valid = recorded if asked.as_of is None else parse_time(asked.as_of, now, name="as_of")
-    return _Times(now, valid, recorded)
+    return Times(now, valid, recorded)

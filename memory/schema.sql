@@ -85,6 +85,16 @@ CREATE VIRTUAL TABLE search USING fts5 (
 );
 INSERT INTO search (search, rank) VALUES ('secure-delete', 1);
 
+-- Vectors of facts, where the settings ask for search by meaning: as much as the text, so erased with it.
+CREATE TABLE vectors (
+  seq INTEGER PRIMARY KEY REFERENCES events (seq),
+  tenant INTEGER NOT NULL,
+  agent_tag BLOB NOT NULL,
+  model TEXT NOT NULL,                  -- what made it: only vectors of one model are compared
+  vector BLOB NOT NULL                  -- a signed byte a number
+);
+CREATE INDEX vectors_agent ON vectors (tenant, agent_tag, model, seq);
+
 -- The value ledger: values a key has retired, as keyed hashes. Survives deletion and retention; an erasure decides.
 CREATE TABLE ledger (
   id INTEGER PRIMARY KEY,

@@ -14,8 +14,9 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import log
 from typing import Any, Final
+
+from memory.search_forms import forms_of
 
 VERSION: Final = 1
 """Of the columns made from a content. A row is deleted by its columns, so another version means a new index."""
@@ -27,10 +28,6 @@ MAX_TERMS: Final = 64
 _MAX_KNOWN: Final = 1 << 14
 _SCOPE_BYTES: Final = 8
 _SCOPE_DIGITS: Final = 20
-# As whole numbers scores add up to the same sum in any order.
-_UNIT: Final = 1 << 20
-_IN_KEY: Final = 2, 5
-"""What a word counts for in addition, as a fraction, where it stands in key, subject or value."""
 
 # Dropped from queries alone: the index has every word, for a query may be made of nothing else.
 _STOP_WORDS: Final = (
@@ -76,14 +73,19 @@ def make_matches(scope: str, query: str) -> tuple[str, ...]:
 
     Stop words are left out unless there is nothing else. At most MAX_TERMS words and as many pairs count.
     """
-    return tuple(
-        f'"{scope}{word[:-1]}" *' if word.endswith("*") else f'"{scope}{word}"' for word in query_words(query)
-    )
+    return tuple(make_match(scope, word) for word in query_words(query))
+
+
+def make_match(scope: str, word: str) -> str:
+    """The full-text expression for one word of `query_words`, in any of its forms."""
+    if word.endswith("*"):
+        return f'"{scope}{word[:-1]}" *'
+    return " OR ".join(f'"{scope}{form}"' for form in forms_of(word))
 
 
 def in_key(match: str) -> str:
     """The expression for the same word in key, subject or value alone."""
-    return f"{{key value}} : {match}"
+    return f"{{key value}} : ({match})"
 
 
 def any_of(matches: Sequence[str]) -> str:
@@ -91,26 +93,9 @@ def any_of(matches: Sequence[str]) -> str:
     return " OR ".join(matches)
 
 
-def rank(
-    found: Sequence[tuple[Sequence[int], Sequence[int]]], candidates: Iterable[int]
-) -> list[tuple[int, int]]:
-    """The candidates with their scores, best first, of equals the newest.
-
-    For each word, `found` has the numbers of the facts that have it, and of those that have it in key or value.
-    A word counts for more the fewer facts of the scope have it. How often a fact says it, and how long the fact is,
-    does not count: facts are short, and say what they say once.
-    """
-    most = max((len(seqs) for seqs, _ in found), default=0)
-    scores: dict[int, int] = {}
-    for seqs, keyed in found:
-        weight = round(log(1 + most / len(seqs)) * _UNIT) if seqs else 0
-        for seq in seqs:
-            scores[seq] = scores.get(seq, 0) + weight
-        for seq in keyed:
-            scores[seq] = scores.get(seq, 0) + weight * _IN_KEY[0] // _IN_KEY[1]
-    ranked = [(scores.get(seq, 0), seq) for seq in candidates]
-    ranked.sort(reverse=True)
-    return [(seq, score) for score, seq in ranked]
+def each_of(matches: Sequence[str]) -> str:
+    """The expression for all of these words."""
+    return " AND ".join(f"({match})" for match in matches)
 
 
 def index_words(text: str) -> list[str]:

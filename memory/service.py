@@ -91,19 +91,23 @@ class Memory:
         as_of: str | int | None = None,
         as_recorded: str | int | None = None,
         include_history: bool = False,
+        explain: bool = False,
         owner: str | None = None,
     ) -> Answer:
-        """The facts that fit the words of a query best, and how many were left out.
+        """The facts that fit the words of a query best, and how many were left out; `explain` tells why each ranks.
 
         Here and below, `owner` is the agent whose memory is read, by its grant; the caller's own without it.
         """
-        return reads.recall(
+        from memory.recall import recall
+
+        return recall(
             self._parts,
             self._principal,
             query,
             reads.Asked(as_of, as_recorded, owner),
             limit=limit,
             include_history=include_history,
+            explain=explain,
         )
 
     def get(
@@ -324,4 +328,9 @@ class Memory:
 
     def publish(self) -> Answer:
         """Size, root and state of the log once every statement up to now is in it."""
-        return self._parts.home.publish(PUBLISH_SECONDS)
+        answer: Answer = self._parts.home.publish(PUBLISH_SECONDS)
+        if self._parts.home.config.semantic != "off":
+            from memory.semantic_index import catch_up
+
+            catch_up(self._parts)
+        return answer

@@ -25,8 +25,10 @@ HASHED: Final = {
     "erasure": ("erasures", "number"),
 }
 # What a backup does not have: tokens hold for minutes, an access token that was revoked since would hold again, and
-# what is found by words is made anew.
-LEFT_OUT: Final = frozenset({"tokens", "access", "search", "search_data", "search_idx", "search_config"})
+# what is found by words or by meaning is made anew.
+LEFT_OUT: Final = frozenset(
+    {"tokens", "access", "vectors", "search", "search_data", "search_idx", "search_config"}
+)
 WHOLE: Final = frozenset({"meta", "tenants", "events", "contents", "facts"})
 _EVENT: Final = (
     "seq",

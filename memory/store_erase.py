@@ -314,8 +314,8 @@ def _erase_one(txn: Txn, tenant_id: int, seq: int) -> int:
     if found is None:
         return 0
     lose_ends(txn, tenant_id, seq)
-    txn.connection.execute("DELETE FROM facts WHERE seq = ?", (seq,))
-    txn.connection.execute("DELETE FROM contents WHERE seq = ?", (seq,))
+    for table in ("facts", "vectors", "contents"):
+        txn.connection.execute(f"DELETE FROM {table} WHERE seq = ?", (seq,))
     txn.connection.execute("DELETE FROM tokens WHERE tenant = ? AND target = ?", (tenant_id, seq))
     txn.connection.execute("DELETE FROM grants WHERE seq = ? AND tenant = ?", (seq, tenant_id))
     return 1

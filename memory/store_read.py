@@ -282,23 +282,24 @@ class Snapshot:
         )
         return tuple(EventRow(*row) for row in rows)
 
-    def matching(self, match: str) -> list[int]:
-        """Numbers of all facts whose words match; `match` comes from memory.search, with the scope in every word."""
-        rows = self.rows("SELECT rowid FROM search WHERE search MATCH ?", match)
+    def matching(self, match: str, limit: int = -1) -> list[int]:
+        """Numbers of facts whose words match, at most so many; `match` is of memory.search: it names the scope."""
+        rows = self.rows("SELECT rowid FROM search WHERE search MATCH ? LIMIT ?", match, limit)
         return [seq for (seq,) in rows]
 
     def matching_of_status(
-        self, tenant_id: int, agent_tag: bytes, match: str, statuses: Sequence[Status]
+        self, tenant_id: int, agent_tag: bytes, match: str, statuses: Sequence[Status], limit: int = -1
     ) -> list[int]:
-        """Numbers of the facts of a scope whose words match, of some statuses."""
+        """Numbers of the facts of a scope whose words match, of some statuses: of all, or of the newest."""
         rows = self.rows(
             f"""SELECT f.seq FROM search m CROSS JOIN facts f ON f.seq = m.rowid
                 WHERE m.search MATCH ? AND f.tenant = ? AND f.agent_tag = ? AND f.on_hold = 0
-                AND f.status IN ({_marks(statuses)})""",
+                AND f.status IN ({_marks(statuses)}) ORDER BY m.rowid DESC LIMIT ?""",
             match,
             tenant_id,
             agent_tag,
             *statuses,
+            limit,
         )
         return [seq for (seq,) in rows]
 

@@ -7,8 +7,8 @@ before. Its secure-delete takes words out of the pages and leaves that note, whi
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 
@@ -22,9 +22,27 @@ _FILLER: Final = (0, "0", "", "")
 _MAIN_INDEX: Final = b"0"
 
 
+def split_words(connection: apsw.Connection) -> Callable[[str], list[str]]:
+    """What makes of a text the words that the index has of it."""
+    tokenizer = connection.fts5_tokenizer(*_TOKENIZER)
+
+    def split(text: str) -> list[str]:
+        words: Any = tokenizer(
+            text.encode(),
+            apsw.FTS5_TOKENIZE_DOCUMENT,
+            None,
+            include_offsets=False,
+            include_colocated=False,
+        )
+        told: list[str] = words
+        return told
+
+    return split
+
+
 def remove_words(txn: Txn, documents: Iterable[tuple[int, Document]]) -> None:
     """Takes the words of facts out of the index, each by the very columns it was made of."""
-    split = txn.connection.fts5_tokenizer(*_TOKENIZER)
+    split = split_words(txn.connection)
     gone: set[bytes] = set()
     for seq, document in documents:
         txn.connection.execute(
@@ -32,14 +50,7 @@ def remove_words(txn: Txn, documents: Iterable[tuple[int, Document]]) -> None:
             (seq, *document.columns),
         )
         for column in document.columns:
-            words = split(
-                column.encode(),
-                apsw.FTS5_TOKENIZE_DOCUMENT,
-                None,
-                include_offsets=False,
-                include_colocated=False,
-            )
-            gone.update(str(word).encode() for word in words)
+            gone.update(word.encode() for word in split(column))
     if gone and _has_stale_beginning(txn, sorted(gone)):
         _rewrite(txn)
 

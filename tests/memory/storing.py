@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from memory import store_erase
+from memory.rank_matches import find
 from memory.rows import EventRow, FactRow, TenantRow
-from memory.search import any_of, in_key, make_document, make_matches, rank, scope_token
+from memory.search import make_document, scope_token
 from memory.store import Store, open_store
 from memory.store_write import NewFact, Txn
 from memory.vault import Vault
@@ -92,12 +93,8 @@ def facts_of(store: Store, key: str) -> tuple[FactRow, ...]:
 
 
 def found(store: Store, query: str, agent: bytes = AGENT) -> list[int]:
-    matches = make_matches(scope_token(agent), query)
-    assert matches
     with store.read() as view:
-        candidates = view.matching_of_status(1, agent, any_of(matches), ("active",))
-        ranked = rank([(view.matching(one), view.matching(in_key(one))) for one in matches], candidates)
-    return [seq for seq, _ in ranked]
+        return [one.seq for one in find(view, 1, agent, query, ("active",)).ranked]
 
 
 def erase(store: Store, *seqs: int) -> int:

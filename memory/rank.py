@@ -1,0 +1,286 @@
+"""Which of the facts that a query finds comes first: pure, from the words of the query and of the facts.
+
+A first pass tells from the index alone which facts are worth reading; the second reads them. There a word counts for
+more the fewer facts of the scope have it, the more often a fact says it and the shorter the fact is (BM25). Words that
+the best facts have in common count a little too. In short turns of a chat the turns beside one count as well: an
+answer seldom repeats what it answers. Where two facts are about the same matter, the newer comes first.
+
+All that is counted is of one scope, so nothing that others write moves a rank.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from math import log
+from statistics import median
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+_SATURATION: Final = 1.5
+_LENGTH_SHARE: Final = 0.7
+_LEAST_SIZE: Final = 160
+"""Characters below which it says nothing how long a fact is."""
+_IN_KEY: Final = 0.4
+"""What a word counts for in addition where it stands in key, subject or value."""
+
+_BESIDE: Final = (0.3, 0.5, 0.4, 0.2)
+"""What a fact takes of the scores of those two before, one before, one after and two after it."""
+_SHORT_WORDS: Final = 36
+_LONG_WORDS: Final = 56
+"""Up to as many words facts are turns of a chat, from as many on they are notes that stand alone."""
+_PAUSE: Final = 6 * 3600 * 1_000_000
+"""Microseconds after which what is told is another conversation."""
+
+_MEANT_IN_CHAT: Final = 0.25
+_MEANT_IN_NOTES: Final = 0.7
+"""What nearness in meaning counts for, against the best score by words."""
+
+_MODELS: Final = 3
+_RELATED: Final = 20
+_RELATED_SHARE: Final = 0.2
+_LEAST_SHARED: Final = 2
+_LEAST_POOL: Final = 16
+"""Of fewer facts neither what they have in common nor what kind of store this is can be told."""
+
+_RECENT_SHARE: Final = 0.02
+_TELLING_SHARE: Final = 0.75
+_RARE: Final = 3
+_NEAR_SCORE: Final = 0.6
+_COMPARED: Final = 16
+
+
+class Term(NamedTuple):
+    """One word of a query: how much it tells, its stems, and the facts that have it, and have it in key or value."""
+
+    word: str
+    weight: float
+    stems: frozenset[str]
+    having: Collection[int]
+    keyed: Collection[int]
+
+
+class Reading(NamedTuple):
+    """A fact that was read: the stems of its text in order, how many characters that has, and what lies beside it."""
+
+    seq: int
+    recorded_at: int
+    stems: tuple[str, ...]
+    size: int
+    beside: tuple[int | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A fact with its score, and what that is made of."""
+
+    seq: int
+    score: float
+    words: float = 0.0
+    beside: float = 0.0
+    related: float = 0.0
+    meaning: float = 0.0
+    newer_than: int | None = None
+    """The fact about the same matter before which this one was put, being newer"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """The facts that were read, each with its distinct stems, what its length does to counts, and its neighbours."""
+
+    facts: Sequence[Reading]
+    stems: Sequence[frozenset[str]]
+    dampers: Sequence[float]
+    beside: Sequence[Sequence[tuple[int, float]]]
+    """Places of neighbours, with what a fact takes of their scores"""
+    spread: Mapping[str, int]
+    """How many of the facts have a stem"""
+    common: Collection[str]
+
+
+def weight_of(known: int, having: float) -> float:
+    """What a word tells that so many of the known facts have."""
+    return log(1 + (max(known - having, 0) + 0.5) / (having + 0.5))
+
+
+def first_pass(terms: Iterable[Term], candidates: Iterable[int]) -> list[tuple[float, int]]:
+    """The candidates as far as the index alone tells, best first, of equals the newest."""
+    scores: dict[int, float] = dict.fromkeys(candidates, 0.0)
+    for term in terms:
+        for seqs, weight in ((term.having, term.weight), (term.keyed, term.weight * _IN_KEY)):
+            for seq in seqs:
+                if seq in scores:
+                    scores[seq] += weight
+    return sorted(((score, seq) for seq, score in scores.items()), reverse=True)
+
+
+def chat_share(facts: Sequence[Reading]) -> float:
+    """How far facts like these are turns of a chat, from 0 to 1, by their length; of a few it can't be told."""
+    if len(facts) < _LEAST_POOL:
+        return 0.0
+    words = median([len(fact.stems) for fact in facts])
+    return min(max((_LONG_WORDS - words) / (_LONG_WORDS - _SHORT_WORDS), 0.0), 1.0)
+
+
+def second_pass(
+    terms: Sequence[Term],
+    facts: Sequence[Reading],
+    common: Collection[str],
+    meaning: Mapping[int, float] = MappingProxyType({}),
+) -> list[Ranked]:
+    """The facts best first, of equals the newest; `common` are the stems that say nothing of what a fact is about.
+
+    `meaning` says of facts how near in meaning they are, which counts for more the less facts are turns of a chat.
+    Facts whose `beside` is not empty take of the scores of their neighbours, as far as these are among the facts.
+    """
+    if not facts:
+        return []
+    pool = _make_pool(facts, common)
+    named = [_by_words(terms, fact, damper) for fact, damper in zip(facts, pool.dampers, strict=True)]
+    share = chat_share(facts)
+    unit = (max(named) or 1.0) * (share * _MEANT_IN_CHAT + (1 - share) * _MEANT_IN_NOTES)
+    meant = [unit * meaning.get(fact.seq, 0.0) for fact in facts]
+    words = [one + other for one, other in zip(named, meant, strict=True)]
+    heard = [one + other for one, other in zip(words, _from_beside(pool, words), strict=True)]
+    related = _from_related(terms, pool, heard)
+    kept = 1 - _RELATED_SHARE
+    own = [kept * one for one in words]
+    mixed = [one + other for one, other in zip(own, related, strict=True)]
+    beside = _from_beside(pool, mixed)
+    order = sorted(range(len(facts)), key=lambda place: facts[place].seq)
+    ranked = []
+    for age, place in enumerate(order):
+        score = (mixed[place] + beside[place]) * (1 + _RECENT_SHARE * age / len(facts))
+        parts = (kept * named[place], beside[place], related[place], kept * meant[place])
+        ranked.append(Ranked(facts[place].seq, score, *parts))
+    ranked.sort(key=lambda one: (one.score, one.seq), reverse=True)
+    return _newer_first(ranked, pool, terms)
+
+
+def _make_pool(facts: Sequence[Reading], common: Collection[str]) -> _Pool:
+    stems = [frozenset(fact.stems) for fact in facts]
+    sizes = [max(fact.size, _LEAST_SIZE) for fact in facts]
+    average = sum(sizes) / len(facts)
+    dampers = [_SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * size / average) for size in sizes]
+    spread = Counter(chain.from_iterable(stems))
+    return _Pool(facts, stems, dampers, _neighbours(facts), spread, common)
+
+
+def _neighbours(facts: Sequence[Reading]) -> list[list[tuple[int, float]]]:
+    share = chat_share(facts)
+    if not share:
+        return [[] for _ in facts]
+    places = {fact.seq: place for place, fact in enumerate(facts)}
+    beside = []
+    for fact in facts:
+        found = []
+        for seq, part in zip(fact.beside, _BESIDE, strict=False):
+            place = places.get(seq) if seq is not None else None
+            # What has no neighbours itself stands alone, and gives nothing either.
+            if (
+                place is not None
+                and facts[place].beside
+                and abs(facts[place].recorded_at - fact.recorded_at) <= _PAUSE
+            ):
+                found.append((place, part * share))
+        beside.append(found)
+    return beside
+
+
+def _by_words(terms: Iterable[Term], fact: Reading, damper: float) -> float:
+    score = 0.0
+    for term in terms:
+        if fact.seq in term.having:
+            times = 0
+            for stem in term.stems:
+                times += fact.stems.count(stem)
+            # Where only key or value has the word, the text has it no time, and its length says nothing.
+            score += term.weight * (_saturated(times, damper) if times else 1.0)
+            if fact.seq in term.keyed:
+                score += term.weight * _IN_KEY
+    return score
+
+
+def _saturated(times: int, damper: float) -> float:
+    return times * (_SATURATION + 1) / (times + damper)
+
+
+def _from_beside(pool: _Pool, scores: Sequence[float]) -> list[float]:
+    return [sum([part * scores[place] for place, part in beside]) for beside in pool.beside]
+
+
+def _from_related(terms: Sequence[Term], pool: _Pool, heard: Sequence[float]) -> list[float]:
+    """What facts get for the words that the best of them have in common, beside those of the query."""
+    models = sorted(range(len(heard)), key=lambda place: -heard[place])[:_MODELS]
+    total = sum(heard[place] for place in models)
+    known = len(pool.facts)
+    if known < _LEAST_POOL:
+        return [0.0] * known
+    telling: defaultdict[str, float] = defaultdict(float)
+    for place in models:
+        for stem in pool.stems[place]:
+            if pool.spread[stem] >= _LEAST_SHARED and stem not in pool.common:
+                times = pool.facts[place].stems.count(stem)
+                weight = log(1 + known / pool.spread[stem]) * times / (times + 1)
+                telling[stem] += heard[place] / total * weight if total else 0.0
+    best = dict(sorted(telling.items(), key=lambda pair: (-pair[1], pair[0]))[:_RELATED])
+    sum_ = sum(best.values())
+    if not sum_:
+        return [0.0] * len(heard)
+    unit = _RELATED_SHARE * sum(term.weight for term in terms) / sum_
+    scores = []
+    for fact, stems, damper in zip(pool.facts, pool.stems, pool.dampers, strict=True):
+        shared = sorted(stems & best.keys())
+        scores.append(
+            sum([unit * best[stem] * _saturated(fact.stems.count(stem), damper) for stem in shared])
+        )
+    return scores
+
+
+def _newer_first(ranked: list[Ranked], pool: _Pool, terms: Sequence[Term]) -> list[Ranked]:
+    """The ranking in which, of two facts about the same matter with scores that are near, the newer comes first."""
+    matters = _Matters(pool, terms)
+    order: list[Ranked] = []
+    for one in ranked[:_COMPARED]:
+        place = len(order)
+        for above, other in enumerate(order):
+            newer = one.seq > other.seq and one.score >= _NEAR_SCORE * other.score
+            if newer and matters.are_same(one.seq, other.seq):
+                place = above
+                break
+        order.insert(place, one if place == len(order) else _lifted(one, order[place]))
+    return order + ranked[_COMPARED:]
+
+
+class _Matters:
+    """Says of two facts whether they are about the same matter.
+
+    That they have a word of the query in common says little, for all have one: they must have the words that tell
+    most. Beside these, notes must have all words of the query that the older has; turns of a chat, and notes that
+    lack some, a word beside the query that hardly any other fact has.
+    """
+
+    def __init__(self, pool: _Pool, terms: Sequence[Term]) -> None:
+        self._pool = pool
+        least = _TELLING_SHARE * max(term.weight for term in terms) if terms else 0.0
+        self._telling = [term.stems for term in terms if term.weight >= least]
+        self._untold = frozenset(pool.common).union(*(term.stems for term in terms))
+        self._are_notes = not chat_share(pool.facts) and len(pool.facts) >= _LEAST_POOL
+        self._asked = terms
+        self._places = {fact.seq: place for place, fact in enumerate(pool.facts)}
+
+    def are_same(self, one: int, other: int) -> bool:
+        """Whether two facts of the pool are, of which the second is the older."""
+        stems = self._pool.stems[self._places[one]] & self._pool.stems[self._places[other]]
+        if not self._telling or not all(stems & told for told in self._telling):
+            return False
+        if self._are_notes and all(one in term.having for term in self._asked if other in term.having):
+            return True
+        spread, untold = self._pool.spread, self._untold
+        return any(spread[stem] <= _RARE and stem not in untold for stem in stems)
+
+
+def _lifted(one: Ranked, over: Ranked) -> Ranked:
+    return replace(one, score=over.score, newer_than=over.seq)

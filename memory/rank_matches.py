@@ -1,0 +1,221 @@
+"""The facts of a scope that a query finds, best first: from the index, then from what the facts say.
+
+A word that many facts have is not read to its end: it only re-ranks what the rarer words of the query find, unless
+these find too little. So a search costs as much among a million facts as among some thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, overload
+
+from memory import store_search
+from memory.rank import Ranked, Reading, Term, chat_share, first_pass, second_pass, weight_of
+from memory.search import (
+    STOP_WORDS,
+    any_of,
+    each_of,
+    in_key,
+    make_match,
+    query_words,
+    scope_token,
+)
+from memory.search_forms import forms_of
+
+if TYPE_CHECKING:
+    from memory.model import Status
+    from memory.store_read import Snapshot
+
+_FREQUENT: Final = 1024
+"""A word that more facts have than this is frequent."""
+
+_MAX_KNOWN: Final = 8192
+"""As how many facts a scope counts at most: more would only move all weights alike."""
+
+_MAX_READ: Final = 56
+_MAX_LEADERS: Final = 16
+_LEAST_FOUND: Final = 16
+_MAX_SHARE_OF_KNOWN: Final = 0.9
+
+
+_Split = Callable[[str], tuple[str, ...]]
+_COMMON: Final[list[frozenset[str]]] = []
+"""The stems of the stop words, once they were asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a query finds: the facts best first, then those that were not worth reading; and the words it asks for."""
+
+    ranked: Sequence[Ranked] = ()
+    rest: Sequence[Ranked] = ()
+    terms: Sequence[Term] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """A search under way: one view, one scope, the statuses that may be found."""
+
+    view: Snapshot
+    tenant_id: int
+    agent_tag: bytes
+    statuses: Sequence[Status]
+
+    def standing(self, seqs: Iterable[int]) -> set[int]:
+        return store_search.having_status(self.view, self.tenant_id, self.agent_tag, seqs, self.statuses)
+
+    def newest(self, match: str) -> list[int]:
+        return self.view.matching_of_status(
+            self.tenant_id, self.agent_tag, match, self.statuses, _FREQUENT // 4
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A word of a query and what the index has of it, as far as it was read."""
+
+    word: str
+    match: str
+    having: Sequence[int]
+
+    @property
+    def is_frequent(self) -> bool:
+        return len(self.having) > _FREQUENT
+
+
+def find(
+    view: Snapshot,
+    tenant_id: int,
+    agent_tag: bytes,
+    query: str,
+    statuses: Sequence[Status],
+    least: int = 1,
+    meaning: Mapping[int, float] = MappingProxyType({}),
+) -> Found:
+    """The facts of a scope, of some statuses, that have a word of the query or are near in `meaning`.
+
+    Words that are frequent find facts themselves only where the others find fewer than `least`.
+    """
+    search = _Search(view, tenant_id, agent_tag, statuses)
+    token = scope_token(agent_tag)
+    asked = []
+    for word in query_words(query):
+        match = make_match(token, word)
+        asked.append(_Asked(word, match, view.matching(match, _FREQUENT + 1)))
+    candidates = _candidates(search, asked, max(least, _LEAST_FOUND))
+    near = search.standing(meaning) if meaning else set()
+    if not candidates and not near:
+        return Found()
+    split = store_search.splitter(view)
+    terms = _weighed(search, asked, candidates, split)
+    first = first_pass(terms, candidates)
+    facts = _read(
+        search, [*sorted(near - candidates), *(seq for _, seq in first)], split, _MAX_READ + len(near)
+    )
+    ranked = second_pass(terms, facts, _common(split), meaning)
+    return Found(ranked, _Rest(first, ranked), terms)
+
+
+def _candidates(search: _Search, asked: Sequence[_Asked], least: int) -> set[int]:
+    rare = {seq for one in asked if not one.is_frequent for seq in one.having}
+    found = search.standing(rare) if rare else set()
+    frequent = [one.match for one in asked if one.is_frequent]
+    if frequent and len(found) < least:
+        found.update(search.newest(each_of(frequent)))
+        for match in frequent:
+            found.update(search.newest(match))
+    return found
+
+
+def _weighed(
+    search: _Search,
+    asked: Sequence[_Asked],
+    candidates: set[int],
+    split: _Split,
+) -> list[Term]:
+    view = search.view
+    known = store_search.scope_size(view, search.tenant_id, search.agent_tag, _MAX_KNOWN)
+    rare = [one.match for one in asked if not one.is_frequent and one.having]
+    terms = []
+    for one in asked:
+        if not one.having:
+            continue
+        having = _having(search, one, rare, candidates)
+        keyed = _keyed(search, one, having)
+        share = len(having) / max(len(candidates), 1) * min(known * _MAX_SHARE_OF_KNOWN, known)
+        weight = weight_of(known, max(share, _FREQUENT) if one.is_frequent else len(having))
+        stems = split(" ".join(forms_of(one.word)))
+        terms.append(Term(one.word, weight, frozenset(stems), having, keyed))
+    return terms
+
+
+def _having(search: _Search, one: _Asked, rare: Sequence[str], candidates: set[int]) -> set[int]:
+    if not one.is_frequent:
+        return candidates & set(one.having)
+    found = set(search.newest(one.match)) if len(candidates) <= _FREQUENT else set()
+    if rare:
+        found.update(search.view.matching(f"({any_of(rare)}) AND ({one.match})"))
+    return found & candidates
+
+
+def _keyed(search: _Search, one: _Asked, having: set[int]) -> set[int]:
+    return having & set(search.view.matching(in_key(one.match), _FREQUENT + 1))
+
+
+def _read(search: _Search, ordered: Sequence[int], split: _Split, at_most: int) -> list[Reading]:
+    """The facts that are worth reading, with their neighbours where they are turns of a chat."""
+    leaders = ordered[:at_most]
+    rows = store_search.texts(search.view, search.tenant_id, search.agent_tag, leaders)
+    facts = [_reading(row, split) for row in rows]
+    if not chat_share(facts):
+        return facts
+    # What has a key stands for itself; a turn has none.
+    alone = [row.seq for row in rows if not row.keyed]
+    beside = store_search.neighbours(search.view, search.tenant_id, search.agent_tag, alone)
+    read, wanted = set(leaders), set(ordered)
+    further = [
+        seq
+        for leader in leaders[:_MAX_LEADERS]
+        for seq in beside.get(leader, ())
+        if seq in wanted and seq not in read
+    ]
+    more = store_search.texts(search.view, search.tenant_id, search.agent_tag, dict.fromkeys(further))
+    turns = [row.seq for row in more if not row.keyed]
+    beside |= store_search.neighbours(search.view, search.tenant_id, search.agent_tag, turns)
+    facts += [_reading(row, split) for row in more]
+    return [fact._replace(beside=beside.get(fact.seq, ())) for fact in facts]
+
+
+def _reading(row: store_search.TextRow, split: _Split) -> Reading:
+    return Reading(row.seq, row.recorded_at, split(row.text), len(row.text))
+
+
+def _common(split: _Split) -> frozenset[str]:
+    if not _COMMON:
+        _COMMON.append(frozenset(split(" ".join(STOP_WORDS))))
+    return _COMMON[0]
+
+
+class _Rest(Sequence[Ranked]):
+    """What was not read, in the order of the first pass, with scores below all that was; made as it is asked for."""
+
+    def __init__(self, first: Sequence[tuple[float, int]], ranked: Sequence[Ranked]) -> None:
+        read = {one.seq for one in ranked}
+        self._first = [pair for pair in first if pair[1] not in read]
+        best = self._first[0][0] if self._first else 0.0
+        self._unit = min(one.score for one in ranked) / best if best else 0.0
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    @overload
+    def __getitem__(self, place: int) -> Ranked: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Ranked]: ...
+    def __getitem__(self, place: int | slice) -> Ranked | Sequence[Ranked]:
+        if isinstance(place, slice):
+            return [self[at] for at in range(*place.indices(len(self)))]
+        score, seq = self._first[place]
+        return Ranked(seq, score * self._unit, score * self._unit)

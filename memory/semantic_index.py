@@ -1,0 +1,82 @@
+"""Brings the vectors of a home up to its facts: at a read for what was just written, at a publication for all.
+
+No write waits for it, and a fact without a vector is found by its words. It is resumed wherever it stopped: what has
+no vector of the model of the settings gets one, and a new model takes the place of the old one fact by fact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from memory import store_vectors, vectors
+from memory.semantic import Embedder, embedder_of
+from tlog.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from memory.parts import Parts
+    from memory.scope import Scope
+    from memory.store_read import Snapshot
+
+_BATCH: Final = 256
+_AT_A_READ: Final = 8
+
+
+def catch_up(parts: Parts) -> int:
+    """How many facts of the home got a vector: all that lacked one."""
+    embedder = embedder_of(parts.home.config)
+    if embedder is None:
+        return 0
+    with parts.store.read() as view:
+        scopes = store_vectors.scopes(view)
+    made = 0
+    for tenant_id, agent_tag in scopes:
+        made += _scope(parts, embedder, tenant_id, agent_tag, 0, None)
+    return made
+
+
+def catch_up_recent(parts: Parts, scope: Scope) -> None:
+    """Gives vectors to what a scope got since its last one, up to a bound; left for later if that can't be now."""
+    embedder = embedder_of(parts.home.config)
+    if embedder is None:
+        return
+    with parts.store.read() as view:
+        after = store_vectors.last_with_vector(view, scope.tenant_id, scope.agent_tag, embedder.name)
+    try:
+        _scope(parts, embedder, scope.tenant_id, scope.agent_tag, after, _AT_A_READ)
+    except UnavailableError:
+        return
+
+
+def meaning(parts: Parts, view: Snapshot, scope: Scope, query: str) -> Mapping[int, float]:
+    """How near in meaning facts of a scope are to a query; empty where there is no model, or it does not answer."""
+    embedder = embedder_of(parts.home.config)
+    if embedder is None or not query.strip():
+        return {}
+    rows = store_vectors.of_scope(view, scope.tenant_id, scope.agent_tag, embedder.name)
+    if not rows:
+        return {}
+    try:
+        (asked,) = embedder.embed([query])
+    except UnavailableError:
+        return {}
+    return vectors.nearest(list(asked), rows)
+
+
+def _scope(
+    parts: Parts, embedder: Embedder, tenant_id: int, agent_tag: bytes, after: int, batches: int | None
+) -> int:
+    made = 0
+    while batches is None or batches > 0:
+        with parts.store.read() as view:
+            lacking = store_vectors.lacking(view, tenant_id, agent_tag, embedder.name, _BATCH, after)
+        if not lacking:
+            break
+        packed = vectors.pack(embedder.embed([text for _, text in lacking]))
+        with parts.store.write() as txn:
+            told = zip((seq for seq, _ in lacking), packed, strict=True)
+            store_vectors.add(txn, tenant_id, agent_tag, embedder.name, told)
+        after = lacking[-1][0]
+        made += len(lacking)
+        batches = None if batches is None else batches - 1
+    return made

@@ -1,0 +1,111 @@
+"""Every SELECT of a search: what the word index has, how it stands with the facts, and what they say.
+
+Each costs as much as what it gives, never as much as there is: a word that half of a million facts have is read as
+far as a limit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import cbor2
+
+from memory.event import decode_content
+from memory.search import index_words
+from memory.store_words import split_words
+
+if TYPE_CHECKING:
+    from memory.model import Status
+    from memory.store_read import Snapshot
+
+
+class TextRow(NamedTuple):
+    """What a ranking reads of a fact."""
+
+    seq: int
+    recorded_at: int
+    keyed: bool
+    text: str
+
+
+def scope_size(view: Snapshot, tenant_id: int, agent_tag: bytes, limit: int) -> int:
+    """How many facts a scope has, as far as a limit."""
+    row = view.one(
+        "SELECT count(*) FROM (SELECT 1 FROM facts WHERE tenant = ? AND agent_tag = ? LIMIT ?)",
+        tenant_id,
+        agent_tag,
+        limit,
+    )
+    assert row is not None
+    return int(row[0])
+
+
+def having_status(
+    view: Snapshot, tenant_id: int, agent_tag: bytes, seqs: Iterable[int], statuses: Sequence[Status]
+) -> set[int]:
+    """Those of these facts that are of the scope, of some statuses, and on no hold."""
+    rows = view.rows(
+        f"""SELECT f.seq FROM json_each(?) j CROSS JOIN facts f ON f.seq = j.value
+            WHERE f.tenant = ? AND f.agent_tag = ? AND f.on_hold = 0
+            AND f.status IN ({", ".join("?" * len(statuses))})""",
+        json.dumps(list(seqs)),
+        tenant_id,
+        agent_tag,
+        *statuses,
+    )
+    return {seq for (seq,) in rows}
+
+
+def texts(view: Snapshot, tenant_id: int, agent_tag: bytes, seqs: Iterable[int]) -> list[TextRow]:
+    """What these facts of a scope say."""
+    rows = view.rows(
+        """SELECT f.seq, f.recorded_at, f.key_tag IS NOT NULL, c.content
+           FROM json_each(?) j CROSS JOIN facts f ON f.seq = j.value CROSS JOIN contents c ON c.seq = f.seq
+           WHERE f.tenant = ? AND f.agent_tag = ?""",
+        json.dumps(list(seqs)),
+        tenant_id,
+        agent_tag,
+    )
+    return [
+        TextRow(seq, at, bool(keyed), str(decode_content(content).get("text") or ""))
+        for seq, at, keyed, content in rows
+    ]
+
+
+def _text_of(data: bytes) -> str:
+    try:
+        content: object = cbor2.loads(data)
+    except cbor2.CBORDecodeError:
+        content = None
+    # What is served is decoded strictly; here it only ranks.
+    text = content.get("text") if isinstance(content, dict) else decode_content(data).get("text")
+    return text if isinstance(text, str) else ""
+
+
+def neighbours(
+    view: Snapshot, tenant_id: int, agent_tag: bytes, seqs: Iterable[int]
+) -> dict[int, tuple[int | None, ...]]:
+    """For each fact those of its scope that were told just before and after it: two before, one, one after, two.
+
+    Only what stands counts, and order is that of the scope alone: what others write in between is not seen.
+    """
+    beside = (
+        "(SELECT n.seq FROM facts n WHERE n.tenant = ?1 AND n.agent_tag = ?2 AND n.status = 'active' "
+        "AND n.seq {sign} j.value ORDER BY n.seq {order} LIMIT 1 OFFSET {offset})"
+    )
+    places = (("<", "DESC", 1), ("<", "DESC", 0), (">", "ASC", 0), (">", "ASC", 1))
+    columns = ", ".join(
+        beside.format(sign=sign, order=order, offset=offset) for sign, order, offset in places
+    )
+    rows = view.rows(
+        f"SELECT j.value, {columns} FROM json_each(?3) j", tenant_id, agent_tag, json.dumps(list(seqs))
+    )
+    return {seq: tuple(beside) for seq, *beside in rows}
+
+
+def splitter(view: Snapshot) -> Callable[[str], tuple[str, ...]]:
+    """What gives the words of a text as the index has them: in lower case, without marks, by their stems."""
+    split = split_words(view.connection)
+    return lambda text: tuple(split(text if text.isascii() else " ".join(index_words(text))))

@@ -1,0 +1,208 @@
+"""What recall gives: what is served, the same folded, rivals together, the newer first, and why each ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from memory import rank, rank_matches, wiring
+from memory.model import SCOPES, Principal
+from memory.service import Memory
+from memory.wiring import Home
+
+ME = Principal("acme", "ops", "desk", SCOPES)
+OTHER = Principal("acme", "ops", "till", SCOPES)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    with wiring.open_home(tmp_path / "home") as opened:
+        yield opened
+
+
+@pytest.fixture
+def me(home: Home) -> Memory:
+    return home.memory(ME)
+
+
+def texts(memory: Memory, query: str, **options: object) -> list[str]:
+    return [fact["text"] for fact in memory.recall(query, **options)["facts"]]  # type: ignore[arg-type]
+
+
+# Words
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("the server stands in us-east-2", "us-east-2"),
+        ("write to jo.bloggs+x@example.org", "jo.bloggs+x@example.org"),
+        ("the log is /var/log/app/error.log", "/var/log/app/error.log"),
+        ("a well-known café", "well known cafe"),
+        ("order 1,000 of part 4711-B", "4711-b"),
+        ("she bought a kayak", "what did she buy"),
+        ("the children went home", "where did the child go"),
+        ("I have two cats", "how many: 2"),
+        ("今日は成語しりとりをした", "しりとり"),
+        ("设备清单", "设备"),
+        ("ฉันชอบกาแฟดำ", "กาแฟ"),
+        ("서울에서 만났다", "서울"),
+    ],
+)
+def test_finds(me: Memory, text: str, query: str) -> None:
+    me.remember("a stone lies by the road")
+    me.remember(text)
+    me.remember("rain fell all night")
+    assert texts(me, query) == [text]
+
+
+@pytest.mark.parametrize(
+    "query", ['"', "a/b", "NEAR(", "***", "key:x", "{body} : x", "x AND", "-x", "^x", "", "a" * 100_000]
+)
+def test_any_text_is_a_query(me: Memory, query: str) -> None:
+    me.remember("nothing like it at all")
+    assert me.recall(query)["facts"] == []
+
+
+def test_asking_for_what_somebody_has_finds_the_key(me: Memory) -> None:
+    me.remember("Ana said so on the phone", key="ana/city", value="Porto")
+    me.remember("Ana likes the city, and every other city, more than the country")
+    assert me.recall("what is Ana's city")["facts"][0]["value"] == "Porto"
+
+
+# What is served, and how
+
+
+def test_what_says_the_same_is_folded_into_the_newest(me: Memory) -> None:
+    old, new = (me.remember(text)["id"] for text in ("The gate is green.", "the  gate is green"))
+    me.remember("the gate isn't green")
+    first, second = me.recall("green gate")["facts"]
+    assert {first["id"], second["id"]} >= {new} and old not in {first["id"], second["id"]}
+    assert next(fact for fact in (first, second) if fact["id"] == new)["folded"] == [old]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("set it to -5", "set it to 5"), ("he writes C++", "he writes C#"), ("+1 set", "-1 set")],
+)
+def test_what_differs_in_a_sign_is_not_folded(me: Memory, one: str, other: str) -> None:
+    me.remember(one)
+    me.remember(other)
+    assert set(texts(me, "set writes")) == {one, other}
+
+
+def test_facts_that_disagree_stand_together(home: Home, me: Memory) -> None:
+    me.remember("the launch is in May", key="launch", value="May")
+    home.memory(OTHER).remember("lift-off happens in June", key="launch", value="June")
+    for number in range(5):
+        me.remember(f"the launch party needs chairs, list {number}")
+    values = [fact["value"] for fact in me.recall("lift-off June", limit=2)["facts"]]
+    assert values == ["June", "May"]
+
+
+def test_what_is_superseded_is_found_only_when_asked_for(me: Memory) -> None:
+    me.remember("Ana lives in Porto", key="ana/city", value="Porto")
+    me.remember("Ana lives in Faro", key="ana/city", value="Faro")
+    assert texts(me, "where does Ana live") == ["Ana lives in Faro"]
+    assert texts(me, "where does Ana live", include_history=True)[0] == "Ana lives in Faro"
+    assert "Ana lives in Porto" in texts(me, "where does Ana live", include_history=True)
+
+
+PADDING = (
+    "The meeting ran long and the notes were copied by hand before lunch, which took most of an hour. "
+    "Somebody opened a window, somebody else closed it again, and the chairs were carried back downstairs. "
+    "There was talk of parking, of the lift that still waits for a spare part, and of plants nobody waters."
+)
+
+
+def test_of_notes_on_one_matter_the_newer_comes_first(me: Memory) -> None:
+    for number in range(20):
+        me.remember(f"Note {number}: Irene Falk was there. {PADDING}")
+    old = "Irene Falk rents a studio in Ghent; the rent of the studio in Ghent is fair."
+    new = "Irene Falk wrote that the studio in Ghent is given up, and that she moved to Bruges."
+    me.remember(f"{old} {PADDING}")
+    me.remember(f"{new} {PADDING}")
+    found = texts(me, "studio of Irene Falk")
+    assert [text.startswith(one) for text, one in zip(found, (new, old), strict=False)] == [True, True]
+
+
+# Chats and notes
+
+
+def chat(me: Memory, count: int) -> None:
+    for number in range(count):
+        me.remember(f"Bo: a fine week, number {number}")
+
+
+def test_in_a_chat_an_answer_is_found_by_its_question(me: Memory) -> None:
+    chat(me, 20)
+    me.remember("Al: which instrument did the postman practise?")
+    answer = "Bo: that was a bassoon, fine and loud"
+    me.remember(answer)
+    chat(me, 40)
+    assert answer in texts(me, "fine instrument that the postman did practise", limit=2)
+
+
+def test_notes_take_nothing_of_what_lies_beside(me: Memory) -> None:
+    for number in range(20):
+        me.remember(f"A fine note, number {number}. {PADDING} {PADDING}")
+    me.remember(f"Which instrument did the weather man practise? {PADDING} {PADDING}")
+    me.remember(f"A fine bassoon. {PADDING} {PADDING}")
+    why = [fact["why"] for fact in me.recall("instrument weather fine", explain=True)["facts"]]
+    assert why and all(one["from_facts_beside"] == 0 for one in why)
+
+
+# Explaining
+
+
+def test_explains_the_rank_by_the_words_of_the_query_alone(me: Memory) -> None:
+    me.remember("the zeppelin is green", key="ship/colour", value="green")
+    me.remember("a green hat")
+    first, second = me.recall("green zeppelin", explain=True)["facts"]
+    assert [(one["word"], one["in_key"]) for one in first["why"]["words"]] == [
+        ("green", True),
+        ("zeppelin", False),
+    ]
+    assert [one["word"] for one in second["why"]["words"]] == ["green"]
+    assert first["why"]["from_words"] > second["why"]["from_words"]
+    assert "why" not in me.recall("green")["facts"][0]
+
+
+# Words that many facts have
+
+
+def test_a_frequent_word_ranks_what_the_rarer_find(me: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_matches, "_FREQUENT", 8)
+    monkeypatch.setattr(rank_matches, "_LEAST_FOUND", 1)
+    me.remember("heron at the mill")
+    me.remember("heron at the pond")
+    for number in range(12):
+        me.remember(f"the pond in week {number}")
+    answer = me.recall("heron pond", limit=2)
+    assert [fact["text"] for fact in answer["facts"]] == ["heron at the pond", "heron at the mill"]
+
+
+def test_words_that_are_all_frequent_find_the_newest(me: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_matches, "_FREQUENT", 8)
+    for number in range(40):
+        me.remember(f"the pond in week {number}")
+    assert texts(me, "pond", limit=2) == ["the pond in week 39", "the pond in week 38"]
+
+
+def test_what_is_no_longer_true_hides_nothing(me: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often a word stands in what was superseded."""
+    monkeypatch.setattr(rank_matches, "_FREQUENT", 8)
+    kept = "the pond is deep"
+    me.remember(kept)
+    for number in range(30):
+        me.remember(f"the pond had {number} ducks", key="ducks", value=str(number))
+    assert kept in texts(me, "pond")
+
+
+def test_the_first_pass_and_the_second_agree_on_one_word() -> None:
+    term = rank.Term("heron", rank.weight_of(9, 2), frozenset({"heron"}), {1, 2}, set())
+    facts = [rank.Reading(seq, seq, ("heron", "pond"), 10) for seq in (1, 2)]
+    assert [seq for _, seq in rank.first_pass([term], {1, 2})] == [2, 1]
+    assert [one.seq for one in rank.second_pass([term], facts, frozenset())] == [2, 1]
