@@ -62,6 +62,12 @@ COMMANDS: Final[dict[str, tuple[str, str, str, str]]] = {
     ),
     "batch": ("memory.cli_serve", "add_command", "run_command", "JSON lines in, JSON lines out"),
     "install": ("memory.cli_install", "add_command", "run_command", "let an agent host start the server"),
+    "hook": (
+        "memory.cli_hook",
+        "add_command",
+        "run_command",
+        "recall for hooks of an agent host; never fails",
+    ),
     "completion": (*_DOCTOR, "print a script that completes commands in bash, zsh or fish"),
     "demo": ("memory.cli_serve", "add_command", "run_command", "the whole story on this machine"),
 }

@@ -110,6 +110,12 @@ class Memory:
             explain=explain,
         )
 
+    def recent(self, limit: int = 10) -> Answer:
+        """The facts that hold now and were recorded last, newest first."""
+        from memory import recent
+
+        return recent.recent(self._parts, self._principal, limit)
+
     def get(
         self,
         key: str,

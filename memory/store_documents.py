@@ -19,3 +19,16 @@ def standing_key_tags(view: Snapshot, scope: Scope, subject: str) -> list[bytes]
         scope.subject_tag(subject),
     )
     return [row[0] for row in rows]
+
+
+def standing_seqs(view: Snapshot, scope: Scope, limit: int) -> list[int]:
+    """The numbers of the newest facts of a scope that are served now or disputed, the newest first."""
+    rows = view.rows(
+        """SELECT seq FROM facts WHERE tenant = ?1 AND agent_tag = ?2 AND status = 'active'
+           UNION ALL SELECT seq FROM facts WHERE tenant = ?1 AND agent_tag = ?2 AND status = 'conflict'
+           ORDER BY seq DESC LIMIT ?3""",
+        scope.tenant_id,
+        scope.agent_tag,
+        limit,
+    )
+    return [row[0] for row in rows]

@@ -311,6 +311,7 @@ METHODS: Final[Mapping[str, Way]] = {
         each_key("get"), STORY, STORY, frozenset({"active", "superseded", "expired", "past", "future"})
     ),
     "recall": Way(drive_recall, STORY, STORY, STORY - {"future"}),
+    "recent": Way(once(lambda memory: memory.recent(limit=100)), SERVED, SERVED, SERVED),
     "history": Way(each_key("history"), STORY, REVIEWED, STORY),
     "provenance": Way(each_id("provenance"), STORY, REVIEWED, STORY),
     "conflicts": Way(once(lambda memory: memory.conflicts()), SERVED, SERVED),
@@ -551,6 +552,10 @@ NOT_COMMANDS: Final = {
     "demo": "makes a home of its own",
     "backup": "an encrypted copy of the store, for the owner of the home",
     "restore": "puts a store back and prints counts",
+    "hook": "prints facts of recent and recall, driven as methods; test_hook searches what it prints",
+    "doctor": "looks at files and settings; test_doctor searches what it says",
+    "completion": "prints the names of commands and options, and opens no home",
+    "install": "changes settings of a host, and opens no home",
     "export": "for the owner of the home, in words of its own tests",
 }
 
