@@ -61,8 +61,7 @@ def show(args: argparse.Namespace, answer: Answer, render: Callable[[Answer], st
 def fact_line(fact: Answer) -> str:
     """One fact on one line."""
     key = f"{fact['key']} = " if fact.get("key") else ""
-    shown = fact.get("value") if fact.get("value") is not None else fact.get("text")
-    words = shown if shown is not None else "(no content)"
+    words = next((fact[name] for name in ("value", "text") if fact.get(name) is not None), "(no content)")
     receipt = (fact.get("receipt") or {}).get("state", "")
     return f"{fact['id']}  {fact['status']:<10} {key}{words}  [{fact.get('client') or '-'}, {receipt}]"
 
