@@ -20,9 +20,14 @@ _HOW: Final = "muniment audit --new-report-key FILE makes one"
 
 
 def require_forms(paths: Sequence[Path], key: Path | None) -> None:
-    """Returns if every name ends in a form there is, and a key is given where one is signed."""
+    """Returns if every name ends in a form there is, in a folder, and a key is given where one is signed.
+
+    Asked before the audit, which may take hours.
+    """
     if any(path.suffix not in FORMS for path in paths):
         raise MalformedError("expected the report to be a .html, .json or .cose file")
+    if not all(path.absolute().parent.is_dir() for path in paths):
+        raise MalformedError("expected the report to be in a folder that exists")
     if key is None and any(path.suffix == ".cose" for path in paths):
         raise MalformedError(f"expected --report-key FILE with a .cose report: your own key ({_HOW})")
 

@@ -411,6 +411,14 @@ def test_a_signed_report_asks_for_a_key(copy: Any, tmp_path: Path, capsys: Any) 
     assert cli.main(["audit", "--home", str(copy.home), "--report", str(tmp_path / "r.pdf")]) == 2
 
 
+def test_a_report_that_can_go_nowhere_is_refused_before_the_audit(
+    copy: Any, tmp_path: Path, capsys: Any
+) -> None:
+    lost = str(tmp_path / "nowhere" / "r.html")
+    assert cli.main(["audit", "--home", str(copy.home), "--report", lost]) == 2
+    assert "a folder that exists" in capsys.readouterr().err
+
+
 def test_a_new_key_takes_no_ones_place(tmp_path: Path) -> None:
     key = tmp_path / "a.key"
     make_root_key(key)
