@@ -24,6 +24,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/chat_import.py
 	$(BIN)/python benchmarks/guard_cases.py
 	$(BIN)/python benchmarks/guard_sentences.py
+	$(BIN)/python benchmarks/erase_rates.py
 	$(BIN)/python benchmarks/log_rates.py
 	$(BIN)/python benchmarks/log_hammer.py
 	$(BIN)/python benchmarks/witness_rates.py

@@ -72,8 +72,7 @@ def retention(
             # Hashes that went without a fact: as after any erasure, no page from before may stay in a file. Also
             # where none went now, for a sweep before this one may have been cut short.
             pinned = truncate_wal(parts).get("why", ())
-            if dropped:
-                erase_backups.sweep(parts)
+            erase_backups.sweep(parts)
         unsure = {"state": "inconclusive", "why": sentences(REASONS, pinned)} if pinned else {}
         return {"matched": matched, "removed": 0, "receipt": None, **covers, **unsure}
     unfinished = [one for one in answers if one["state"] != "closed_complete"]
