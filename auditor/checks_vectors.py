@@ -15,27 +15,28 @@ from auditor.findings import Finding, Note, Outcome
 
 TABLE: Final = "vectors"
 _IS_THERE: Final = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'vectors' AND rootpage > 0"
-_ROWS: Final = "SELECT seq, typeof(vector), length(vector) FROM vectors ORDER BY seq"
+_ROWS: Final = "SELECT seq, typeof(vector), length(vector), model FROM vectors ORDER BY seq"
+Vector = tuple[object, object, object, object]
+"""Number, type and length of a vector, and the model that made it."""
 
 
-def read_vectors(connection: apsw.Connection) -> tuple[tuple[object, object, object], ...] | None:
-    """Number, type and length of each vector; None if the store has no such table, or one with other columns."""
+def read_vectors(connection: apsw.Connection) -> tuple[Vector, ...] | None:
+    """Number, type, length and model of each vector; None if the store has no such table, or one with other columns."""
     if not connection.execute(_IS_THERE).fetchall():
         return None
     try:
-        return tuple((seq, kind, length) for seq, kind, length in connection.execute(_ROWS))
+        return tuple((seq, kind, length, model) for seq, kind, length, model in connection.execute(_ROWS))
     except apsw.Error:
         return None
 
 
-def check_vectors(
-    rows: Iterable[tuple[object, object, object]], contents: Collection[int], facts: Collection[int]
-) -> Outcome:
+def check_vectors(rows: Iterable[Vector], contents: Collection[int], facts: Collection[int]) -> Outcome:
     """A finding for each vector of a statement that has no content, or is no fact, and for what is no vector."""
     findings = []
     count = 0
-    lengths: set[object] = set()
-    for seq, kind, length in rows:
+    # One model after another may be making them anew.
+    lengths: dict[object, set[object]] = {}
+    for seq, kind, length, model in rows:
         count += 1
         where = f"store.db {TABLE} seq {seq}" if type(seq) is int else f"store.db {TABLE}"
         if seq not in contents or seq not in facts:
@@ -44,9 +45,10 @@ def check_vectors(
         elif kind != "blob" or not length:
             findings.append(Finding("FACT_ALTERED", where, "What stands for a vector is none."))
         else:
-            lengths.add(length)
-    if len(lengths) > 1:
-        what = f"The vectors are of {len(lengths)} lengths: not all are of the model that made the others."
+            lengths.setdefault(model, set()).add(length)
+    most = max(map(len, lengths.values()), default=0)
+    if most > 1:
+        what = f"Vectors of one model are of {most} lengths: not all are what the model made."
         findings.append(Finding("FACT_ALTERED", f"store.db {TABLE}", what))
     return Outcome(
         tuple(findings), (Note("vectors", "vectors that belong to a fact with its content", count),)

@@ -58,7 +58,7 @@ def retention(
     if not apply:
         return {"matched": matched, "removed": 0, "receipt": None, **covers}
     with parts.store.write() as txn:
-        dropped = store_erase.drop_expired_ledger(txn, now)
+        store_erase.drop_expired_ledger(txn, now)
     answers: list[dict[str, Any]] = []
     removed = 0
     for one, until in untils.items():
