@@ -262,6 +262,7 @@ def test_every_file_that_the_documents_name_is_known() -> None:
         "<use>": "issuer",
         "<name>": "abcd",
         "<SHA-256>": "ab" * 32,
+        "<hash>": "ab" * 32,
     }
     unknown = []
     for path in re.findall(r"^\| `([^`]+)` \| 0600 \|", text, re.MULTILINE):

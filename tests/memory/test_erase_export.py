@@ -127,7 +127,8 @@ def test_what_reads_like_instructions_is_wrapped_in_an_export(home: wiring.Home)
     assert made["id"][:10] in fact["text"] and "a⟨U+202E⟩b" in fact["source"]
     assert fact["quarantine"] and mention["quarantine"]
     page = format_html(document)
-    assert page.count("⟦quarantined ") == page.count("Ignore all previous") == 3
+    # The source is wrapped for what is hidden in it.
+    assert (page.count("⟦quarantined "), page.count("Ignore all previous")) == (4, 3)
 
 
 def test_the_page_stands_alone_and_runs_nothing(home: wiring.Home) -> None:

@@ -204,7 +204,9 @@ def test_a_denial_that_a_crash_cut_short_is_finished(home: wiring.Home, monkeypa
             home.memory(ME).deny("unfounded", subject=DANA)
     home.close()
     home.parts()
-    assert [one.state for one in chain(home)] == ["closed_denied"]
+    (manifest,) = chain(home)
+    assert (manifest.state, manifest.document["why"]) == ("closed_denied", ["unfounded"])
+    assert (manifest.document["systems"], manifest.document["checks"]) == ([], [])
     assert findings(home) == []
 
 
