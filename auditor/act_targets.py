@@ -34,6 +34,8 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "retires": _Rule(frozenset({"write", "begin", "confirm", "resolve", "reaffirm"}), "write", _CURRENT),
     "conflicts": _Rule(frozenset({"write"}), "write", _CURRENT),
     "confirms": _Rule(frozenset({"confirm"}), "write", frozenset({"held"})),
+    "dates": _Rule(frozenset({"confirm"}), "write", frozenset({"held"})),
+    "corroborates": _Rule(frozenset({"corroborate"}), "write", _CURRENT | {"history"}),
     "discards": _Rule(frozenset({"discard"}), "write", frozenset({"held", "refused"})),
     "retracts": _Rule(frozenset({"retract"}), "write", _CURRENT | {"history"}),
     "keeps": _Rule(frozenset({"resolve", "retract", "write"}), "write", frozenset({"conflict"})),
@@ -48,18 +50,19 @@ _BY_TOKEN: Final = ("lifts", "write")
 _WITHHELD: Final = frozenset({"refused", "discarded"})
 """A token that was given for a refusal holds also once somebody has dropped what was refused."""
 _ENDS: Final = frozenset({"releases", "revokes"})
-_ACTS_OF: Final[Mapping[str, str]] = {
-    "retract": "retracts",
-    "confirm": "confirms",
-    "discard": "discards",
-    "resolve": "keeps",
-    "begin": "begins",
-    "reaffirm": "lifts",
-    "hold": "holds",
-    "release": "releases",
-    "revoke": "revokes",
+_ACTS_OF: Final[Mapping[str, frozenset[str]]] = {
+    "retract": frozenset({"retracts"}),
+    "confirm": frozenset({"confirms", "dates"}),
+    "corroborate": frozenset({"corroborates"}),
+    "discard": frozenset({"discards"}),
+    "resolve": frozenset({"keeps"}),
+    "begin": frozenset({"begins"}),
+    "reaffirm": frozenset({"lifts"}),
+    "hold": frozenset({"holds"}),
+    "release": frozenset({"releases"}),
+    "revoke": frozenset({"revokes"}),
 }
-"""The act without which a statement of a kind does nothing."""
+"""The acts without one of which a statement of a kind does nothing."""
 
 
 def check_acts(statements: Sequence[Statement]) -> Outcome:
@@ -75,7 +78,7 @@ def check_acts(statements: Sequence[Statement]) -> Outcome:
         if link is None:
             continue
         place = statement.row.place
-        if _ACTS_OF.get(link.kind, "") not in ("", *link.acts):
+        if link.kind in _ACTS_OF and _ACTS_OF[link.kind].isdisjoint(link.acts):
             what = "It acts on nothing: there is nothing that it changes."
             findings.append(Finding(CODE, place, what, {"kind": link.kind}))
         if link.kind == "erase" and not link.acts.get("erases") and link.details.get("guard") == "keep":

@@ -99,6 +99,7 @@ _MORE: Final[Mapping[str, Mapping[str, Is]]] = {
         "canon": _is_number,
     },
     "reaffirm": {"reason": _is_text},
+    "corroborate": {"source": _is_text},
     "hold": {"authority": _is_text, "review_by": _is_time},
     "release": {"authority": _is_text},
     "grant": {"reader": _is_text},
