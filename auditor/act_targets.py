@@ -81,12 +81,6 @@ def check_acts(statements: Sequence[Statement]) -> Outcome:
         if link.kind in _ACTS_OF and _ACTS_OF[link.kind].isdisjoint(link.acts):
             what = "It acts on nothing: there is nothing that it changes."
             findings.append(Finding(CODE, place, what, {"kind": link.kind}))
-        if link.kind == "erase" and not link.acts.get("erases") and link.details.get("guard") == "keep":
-            # One that erased hashes of retired values alone names no statement either; its guard is another.
-            what = (
-                "The erasure names no statement, and keeps the hashes of retired values: it erased nothing."
-            )
-            findings.append(Finding("ERASURE_EMPTY_SCOPE", place, what))
         for act, targets in link.acts.items():
             count += len(targets)
             if act == "erases":

@@ -167,7 +167,9 @@ THIRD = (
     Tamper("a statement signed by a stranger", "KEY_NOT_VALID", _stranger),
     Tamper("keys: a salt of contents used twice", "SALT_REUSED", of_copy(_content_salt_twice)),
     Tamper("a witness's clock behind", "TIME_IMPLAUSIBLE", _clock_behind),
-    Tamper("keys: an erasure of nothing", "ERASURE_EMPTY_SCOPE", of_copy(_empty_erasure)),
+    Tamper(
+        "keys: an erasure of nothing, and no manifest", "TOMBSTONE_WITHOUT_MANIFEST", of_copy(_empty_erasure)
+    ),
     Tamper("an entry of an index left", "RESIDUE_INDEX", of_copy(_index_entry_left)),
     Tamper("vectors of what is gone", "RESIDUE_VECTOR", of_copy(_vectors)),
     Tamper("an attribute of a file", "RESIDUE_FILE", of_copy(_attribute)),
