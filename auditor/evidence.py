@@ -281,23 +281,19 @@ class Entries:
 
     def seen(self, index: int | None, entry: bytes) -> tuple[int | None, Logged | None]:
         """When witnesses had seen this entry, and the tree it is in; nothing if it does not stand at `index`."""
-        span = self._span(index, entry)
+        span = self.span_of(index, entry)
         if span is None or index is None:
             return None, None
         return span.at, Logged(span.origin, index - span.start + 1)
 
-    def is_verified(self, index: int | None, entry: bytes) -> bool:
-        """Whether an earlier audit has verified the signature of this entry, which stands at `index`."""
-        span = self._span(index, entry)
-        return span is not None and index is not None and index - span.start < span.verified
-
-    def holds(self, index: int | None, entry: bytes, key: CoseKey) -> bool:
-        """Whether the signature of this entry, which stands at `index`, was verified under this key just now."""
-        if self.ahead is None or index is None or self._span(index, entry) is None:
+    def holds(self, index: int | None, span: Span | None, key: CoseKey) -> bool:
+        """Whether the signature of the entry at `index`, in its span, was verified under this key just now."""
+        if self.ahead is None or index is None or span is None:
             return False
         return self.ahead.holds(index, key)
 
-    def _span(self, index: int | None, entry: bytes) -> Span | None:
+    def span_of(self, index: int | None, entry: bytes) -> Span | None:
+        """The span in which this entry stands at `index`; None if it does not stand there, or in none."""
         if index is None or not 0 <= index < len(self.entries) or self.entries[index] != entry:
             return None
         return next((span for span in self.spans if span.start <= index < span.start + span.size), None)

@@ -151,6 +151,12 @@ def payload_hash_of(entry: bytes) -> bytes:
     return payload_hash
 
 
+def signer_of(entry: bytes) -> tuple[str, bytes]:
+    """The issuer and the kid that the statement of our shape in `entry` states; its signature is not checked."""
+    header = _decode_header(_split(entry)[0])
+    return header.issuer, header.kid
+
+
 def verify_statement(entry: bytes, key: CoseKey) -> Statement:
     """The statement of our shape in `entry`, signed by `key`."""
     protected, payload_hash, signature = _split(entry)

@@ -48,11 +48,11 @@ def test_what_holds_is_told_with_its_key_and_nothing_else_is() -> None:
     told: list[tuple[str, int, int]] = []
     with verified_ahead(log_of(*entries), TRUST, 2, lambda *said: told.append(said)) as log:
         held = [
-            [log.holds(index, entry or b"", each.key) for each in (ONE, TWO, STRANGER)]
+            [log.holds(index, log.span_of(index, entry or b""), each.key) for each in (ONE, TWO, STRANGER)]
             for index, entry in enumerate(entries)
         ]
-        assert not log.holds(1, entries[0] or b"", ONE.key)
-        assert not log.holds(None, entries[0] or b"", ONE.key)
+        assert not log.holds(1, log.span_of(1, entries[0] or b""), ONE.key)
+        assert not log.holds(None, log.spans[0], ONE.key)
     nothing = [False, False, False]
     assert held == [[True, False, False], [False, True, False], *[nothing] * 4, [True, False, False]]
     assert told[-1] == ("signatures", 6, 6)
@@ -61,9 +61,9 @@ def test_what_holds_is_told_with_its_key_and_nothing_else_is() -> None:
 def test_what_was_verified_before_is_not_verified_again() -> None:
     entries = tuple(map(statement, range(6)))
     with verified_ahead(log_of(*entries, verified=5), TRUST, 2, lambda *_: None) as log:
-        assert [log.holds(index, entry, ONE.key) for index, entry in enumerate(entries)] == [False] * 5 + [
-            True
-        ]
+        assert [
+            log.holds(index, log.span_of(index, entry), ONE.key) for index, entry in enumerate(entries)
+        ] == [False] * 5 + [True]
 
 
 def test_what_an_ended_process_had_is_left_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_what_an_ended_process_had_is_left_to_who_asks(monkeypatch: pytest.Monke
         pieces[0].future.result()
         for child in multiprocessing_children():
             os.kill(child, signal.SIGKILL)
-        held = [log.holds(index, entry, ONE.key) for index, entry in enumerate(entries)]
+        held = [log.holds(index, log.span_of(index, entry), ONE.key) for index, entry in enumerate(entries)]
     assert held[:4] == [True] * 4
     assert set(held) <= {True, False}
 
