@@ -232,7 +232,8 @@ def _agreement(view: _View) -> Decision | None:
         # What is retired again once it has ended is as true now for whoever says it without the end.
         alike = view.known.value_retired or _spans_alike(view.proposal, view.start, fact)
         if alike and _says_the_same(view.proposal, fact):
-            message = AGREED_OPEN if fact.status == "conflict" else AGREED
+            others = {one.client for one in view.current if one.status == "conflict"} - {fact.client}
+            message = AGREED_OPEN if fact.status == "conflict" and others else AGREED
             return Decision("agreed", message, agrees_with=fact.commitment)
     return None
 

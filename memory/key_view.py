@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from memory import timeline
+from memory import store_ledger, timeline
 from memory.event import decode_content, decode_link
 from memory.model import own_name
 from memory.timeline import FactState, TimelineEvent
@@ -47,7 +47,7 @@ def standing_now(
     if view.is_partly_hidden(tenant_id, key_tag):
         # Then it takes the links of what is erased, or on hold, to tell which of the remaining facts have ended.
         return key_then(view, tenant_id, key_tag, now, now, now)
-    return _answered(timeline.fold(_cached_write(row) for row in rows), rows, now, now)
+    return _answered(timeline.unopposed(timeline.fold(_cached_write(row) for row in rows)), rows, now, now)
 
 
 def fact_now(fact: FactRow, now: int) -> KeyView:
@@ -61,7 +61,7 @@ def key_then(
     view: Snapshot, tenant_id: int, key_tag: bytes, as_of: int, as_recorded: int, now: int
 ) -> KeyView:
     """What a key said about `as_of`, as far as it was recorded by `as_recorded`."""
-    states = timeline.status_at(timeline_events(view.story_of_key(tenant_id, key_tag)), as_recorded)
+    states = states_of_key(view, tenant_id, key_tag, as_recorded)
     return _answered(states, view.facts_of_key(tenant_id, key_tag), as_of, min(now, as_recorded))
 
 
@@ -82,7 +82,12 @@ def replaced_by_plans(view: Snapshot, tenant_id: int, key_tag: bytes, now: int) 
 
 def states_of_key(view: Snapshot, tenant_id: int, key_tag: bytes, as_recorded: int) -> dict[bytes, FactState]:
     """Every fact of a key with its state, as far as it was recorded by a time."""
-    return timeline.status_at(timeline_events(view.story_of_key(tenant_id, key_tag)), as_recorded)
+    told = timeline.recorded_by(timeline_events(view.story_of_key(tenant_id, key_tag)), as_recorded)
+    states = timeline.fold(told)
+    for commitment, opponents in timeline.lost_opponents(states, told).items():
+        erased = all(store_ledger.was_erased(view, tenant_id, one, as_recorded) for one in opponents)
+        states[commitment] = timeline.without_opponent(states[commitment], erased)
+    return states
 
 
 def state_of_fact(view: Snapshot, fact: FactRow, as_recorded: int) -> FactState | None:

@@ -175,7 +175,7 @@ def conflicts(parts: Parts, principal: Principal, owner: object = None) -> Answe
             assert scope is not None
             facts = view.facts_of_key(scope.tenant_id, row.key_tag, ("conflict",))
             opened = view.facts_by_seq(scope.tenant_id, scope.agent_tag, (row.seq,))
-            if facts:
+            if is_open(view, scope.tenant_id, row.key_tag, facts):
                 found.append(
                     {
                         "id": row.id,
@@ -185,6 +185,11 @@ def conflicts(parts: Parts, principal: Principal, owner: object = None) -> Answe
                     }
                 )
     return {"conflicts": found, "notice": NOTICE, "scope": reading.shape()}
+
+
+def is_open(view: Snapshot, tenant_id: int, key_tag: bytes, facts: Collection[FactRow]) -> bool:
+    """Whether a conflict has two sides still: one of them may be erased, or on hold."""
+    return len(facts) > 1 or (bool(facts) and store_holds.is_disputed_on_hold(view, tenant_id, key_tag))
 
 
 def status(parts: Parts, principal: Principal) -> Answer:
@@ -204,7 +209,10 @@ def status(parts: Parts, principal: Principal) -> Answer:
                 replaced = replaced_by_plans(view, scope.tenant_id, key_tag, now)
                 counts.subtract(replaced)
                 counts["superseded"] += len(replaced)
-        open_conflicts = () if scope is None else view.open_conflicts(scope.tenant_id, scope.agent_tag)
+        open_conflicts = 0
+        for row in () if scope is None else view.open_conflicts(scope.tenant_id, scope.agent_tag):
+            facts = view.facts_of_key(scope.tenant_id, row.key_tag, ("conflict",)) if scope else ()
+            open_conflicts += scope is not None and is_open(view, scope.tenant_id, row.key_tag, facts)
         held = store_holds.summary(view, scope, parts.clock())
         requests = store_requests.summary(view, scope, parts.clock())
         store = view.counts()
@@ -212,7 +220,7 @@ def status(parts: Parts, principal: Principal) -> Answer:
     public = receipts(parts).published()
     return {
         "facts": {status: count for status, count in sorted(counts.items()) if count},
-        "conflicts": len(open_conflicts),
+        "conflicts": open_conflicts,
         "holds": held,
         "requests": requests,
         "store": store,

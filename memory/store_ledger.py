@@ -196,6 +196,15 @@ def count_waiting(view: Snapshot, tenant_id: int, agent_tag: bytes) -> int:
     return 0 if row is None else int(row[0])
 
 
+def was_erased(view: Snapshot, tenant_id: int, commitment: bytes, time: int) -> bool:
+    """Whether a statement was erased by a time."""
+    seq = view.seq_of(tenant_id, commitment)
+    return seq is not None and any(
+        act.act == "erases" and act.recorded_at is not None and act.recorded_at <= time
+        for act in view.acts_on(tenant_id, seq)
+    )
+
+
 def reaffirmed(view: Snapshot, tenant_id: int, facts: Collection[FactRow]) -> frozenset[int]:
     """Which of these facts were refused and let through by a reaffirmation of a person, by number."""
     return frozenset(

@@ -66,6 +66,8 @@ class FactState:
     """the fact in its place"""
     end_erased: bool = False
     """What replaced it is erased, so nobody can tell when it ended: it is never served."""
+    opponent_erased: bool = False
+    """At the time asked about it was disputed, and what disputed it is erased since: nobody can tell any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +138,45 @@ def answer(facts: Iterable[FactState], as_of: int, now: int) -> Answer:
     if latest is None or latest.end_erased:
         return Answer(tuple(many), content_erased=latest is not None)
     beside = _beside(latest, single)
+    if latest.opponent_erased and not beside:
+        return Answer((*many, latest), conflict=True, content_erased=True)
     served = sorted((*many, latest, *beside), key=lambda fact: fact.seq)
     return Answer(tuple(served), conflict=bool(beside))
+
+
+def unopposed(facts: Mapping[bytes, FactState]) -> dict[bytes, FactState]:
+    """The facts of a key as they are now: one whose opponents are all gone disagrees with nobody."""
+    disputed = {fact.client for fact in facts.values() if fact.status == "conflict"}
+    if len(disputed) != 1:
+        return dict(facts)
+    return {
+        commitment: replace(fact, status="active") if fact.status == "conflict" else fact
+        for commitment, fact in facts.items()
+    }
+
+
+def lost_opponents(
+    facts: Mapping[bytes, FactState], events: Iterable[TimelineEvent]
+) -> dict[bytes, frozenset[bytes]]:
+    """Of the facts of a key in conflict after these statements, those whose opponents are all erased, with these."""
+    against: dict[bytes, set[bytes]] = {}
+    for event in events:
+        for target in event.acts.get("conflicts", ()):
+            against.setdefault(target, set()).add(event.commitment)
+            against.setdefault(event.commitment, set()).add(target)
+    return {
+        commitment: frozenset(against[commitment])
+        for commitment, fact in facts.items()
+        if fact.status == "conflict" and commitment in against and against[commitment].isdisjoint(facts)
+    }
+
+
+def without_opponent(fact: FactState, erased_then: bool) -> FactState:
+    """A fact whose opponents are erased: it disagrees with nobody once they are.
+
+    Before that it was disputed, and nobody can tell any more with what.
+    """
+    return replace(fact, status="active") if erased_then else replace(fact, opponent_erased=True)
 
 
 def current(facts: Iterable[FactState], now: int) -> Answer:

@@ -58,6 +58,7 @@ ABOUT = Subject(frozenset({"svc"}), frozenset({"run"}), frozenset({canon.canonic
         ("svc runs in rome rather than oslo", True),
         ("svc runs in oslo rather than rome", False),
         ("svc was in oslo", True),
+        ("nobody holds svc not in oslo", False),
         ("I was told svc was in oslo", False),
         ("svc is slow, and not in oslo alone", False),
         ("svc n'est plus à oslo", False),
@@ -93,6 +94,7 @@ def _named(text: str, key: str, active: str) -> bool:
     ("text", "key", "about_it"),
     [
         ("The billing-api runs in oslo", "checkout-api/region", False),
+        ("The billing-api runs in oslo, as checkout does", "checkout-api/region", True),
         ("The checkout-service runs in oslo", "checkout-api/region", True),
         ("The prod-api runs in oslo", "checkout-api/region", True),
         ("The prod-api runs in oslo", "staging-api/region", False),

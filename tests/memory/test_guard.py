@@ -164,7 +164,7 @@ RULES: dict[str, tuple[Proposal, Known, str]] = {
     "ended": (proposal(valid_from=PAST, valid_until=PAST + 1), NOTHING, "history"),
     "dated back twice": (
         proposal(valid_from=PAST),
-        known(PORTO, fact("Lisbon", 3, status="history", valid_from=PAST)),
+        known(PORTO, fact("Lisbon", 3, status="history", valid_from=PAST, valid_until=PORTO.valid_from)),
         "agreed",
     ),
     "for later": (proposal(valid_from=FUTURE), ONE, "stored"),
