@@ -22,6 +22,7 @@ from tlog.errors import Error, MalformedError, RefusedError, UnavailableError, V
 _MEMORY = ("memory.cli_memory", "add_command", "run_command")
 _ERASE = ("memory.cli_erase", "add_command", "run_command")
 _BACKUP = ("memory.cli_backup", "add_command", "run_command")
+_DOCTOR = ("memory.cli_doctor", "add_command", "run_command")
 COMMANDS: Final[dict[str, tuple[str, str, str, str]]] = {
     "init": (*_MEMORY, "make a home; the first use does it too, with defaults"),
     "remember": (*_MEMORY, "write a fact"),
@@ -36,6 +37,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str, str]]] = {
     "revoke": (*_MEMORY, "end a grant"),
     "review": (*_MEMORY, "what is held or refused and waits for a person"),
     "status": (*_MEMORY, "counts and the state of the log"),
+    "doctor": (*_DOCTOR, "find what is wrong with a home or this machine, and what to do"),
     "receipt": (*_MEMORY, "write the receipt of a fact to a file"),
     "opening": (*_MEMORY, "write what proves the content of an entry to a file"),
     "forget": (*_ERASE, "erase: first a preview, then with its token for good"),
@@ -59,6 +61,8 @@ COMMANDS: Final[dict[str, tuple[str, str, str, str]]] = {
         "write what an auditor needs, or what is held on a person",
     ),
     "batch": ("memory.cli_serve", "add_command", "run_command", "JSON lines in, JSON lines out"),
+    "install": ("memory.cli_install", "add_command", "run_command", "let an agent host start the server"),
+    "completion": (*_DOCTOR, "print a script that completes commands in bash, zsh or fish"),
     "demo": ("memory.cli_serve", "add_command", "run_command", "the whole story on this machine"),
 }
 # To try again changes nothing about a home, or a file system, that this user may not write to.

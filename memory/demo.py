@@ -21,10 +21,11 @@ from typing import Any, Final
 
 from memory import wiring
 from memory.cli import print_text
-from memory.cli_import import import_stream
+from memory.cli_import import remember_items
 from memory.demo_tamper import change_log_byte, change_store_byte
 from memory.demo_witnesses import Witness, running_witnesses
 from memory.demo_words import client_configuration, facts_file, manifest_text, subject_needles
+from memory.import_jsonl import parse_lines
 from memory.principal import make_principal, with_all_scopes
 from tlog.errors import MalformedError, VerificationError
 
@@ -146,13 +147,13 @@ def _ask_witnesses(home: Any, witnesses: tuple[Witness, ...]) -> None:
 
 def _remember_week(home: Any, data: bytes) -> None:
     step(3, "A team's week is remembered, from two clients")
-    report = import_stream(home, io.BytesIO(data), lambda _: None).describe()
+    report = remember_items(home, parse_lines(io.BytesIO(data)), lambda _: None).describe()
     must(not report["not_taken"], "every line of the week is taken")
     say(
         f"{report['lines']} facts: "
         + ", ".join(f"{n} {name}" for name, n in sorted(report["outcomes"].items()))
     )
-    again = import_stream(home, io.BytesIO(data), lambda _: None).describe()
+    again = remember_items(home, parse_lines(io.BytesIO(data)), lambda _: None).describe()
     say(f"the same file once more: {again['lines']} lines answered, nothing added")
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from memory.config import Guard
+    from memory.retention_rules import Rules
+    from memory.rows import FactRow
     from memory.store import Store
     from memory.store_read import Keeps
     from memory.vault import Vault
@@ -30,9 +32,16 @@ class Parts:
     def __post_init__(self) -> None:
         self.store.keeps_now = self._keeps_now
 
-    def _keeps_now(self) -> Keeps | None:
-        """Which facts are within their retention, by the settings and the clock as they are now."""
-        from memory.retention_rules import rules_of
+    def _keeps_now(self) -> Keeps:
+        """Which facts are within their retention, by the settings and the clock when it is first asked."""
+        asked: list[tuple[Rules, int]] = []
 
-        rules, now = rules_of(self.home.config), self.clock()
-        return lambda fact: not rules.has_ended(fact.status, fact.content, now)
+        def keeps(fact: FactRow) -> bool:
+            if not asked:
+                from memory.retention_rules import rules_of
+
+                asked.append((rules_of(self.home.config), self.clock()))
+            rules, now = asked[0]
+            return not rules.has_ended(fact.status, fact.content, now)
+
+        return keeps

@@ -90,18 +90,20 @@ def remember(parts: Parts, principal: Principal, arguments: Mapping[str, Any]) -
     if idempotency_key is not None:
         edge.check_idempotency_key(idempotency_key)
     read = _read_ahead(parts, principal, proposal)
-    with parts.store.write() as txn:
+
+    def work(txn: Txn) -> _Written:
         scope = open_for_write(parts, txn, principal)
         now = txn.stamp(parts.clock())
-        if proposal.valid_from is not None or proposal.valid_until is not None:
-            # "now" is the time of the stamp, which may lie behind a clock that has gone back.
-            proposal = edge.make_proposal(now, arguments)
-        write = _open(parts, principal, txn, scope, now, proposal, read)
+        # "now" is the time of the stamp, which may lie behind a clock that has gone back.
+        dated = proposal.valid_from is not None or proposal.valid_until is not None
+        proposed = edge.make_proposal(now, arguments) if dated else proposal
+        write = _open(parts, principal, txn, scope, now, proposed, read)
         if idempotency_key is None:
-            written = _write(write, arguments.get("reaffirm"))
-        else:
-            request = requests.make_request(scope, principal, idempotency_key, arguments)
-            written = _write_once(write, request, arguments.get("reaffirm"))
+            return _write(write, arguments.get("reaffirm"))
+        request = requests.make_request(scope, principal, idempotency_key, arguments)
+        return _write_once(write, request, arguments.get("reaffirm"))
+
+    written = parts.store.write_together(work)
     if wait is not None:
         return waited(parts, written.answer, written.seq, wait)
     written.answer["receipt"] = receipts(parts).shape(written.entry_index)

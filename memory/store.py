@@ -19,6 +19,7 @@ import apsw
 from memory import store_rewrite, vfs
 from memory.store_read import Keeps, Snapshot
 from memory.store_write import Txn
+from memory.together import Together
 from tlog.errors import MalformedError, UnavailableError, VerificationError
 
 if TYPE_CHECKING:
@@ -59,14 +60,29 @@ class Store:
         self._idle_lock = threading.Lock()
         # For fairness between the threads of this process only: what is right is kept by BEGIN IMMEDIATE.
         self._write_lock = threading.Lock()
+        self._together = Together(self._shared)
+
+    def write_together(self, work: Callable[[Txn], Result]) -> Result:
+        """What `work` gives, once it is durable; what it raises, once nothing of it is left.
+
+        Writes that wait at the same time share a commit. `work` may be run more than once, and is committed once.
+        """
+        return self._together.write(work)
 
     @contextmanager
     def write(self) -> Iterator[Txn]:
         """A writing transaction: committed and durable at its end, undone as a whole if anything is raised."""
+        with self._shared() as new_txn:
+            yield new_txn()
+
+    @contextmanager
+    def _shared(self) -> Iterator[Callable[[], Txn]]:
+        """What makes a writing transaction for each of several writes; they are committed as one, or none is."""
         with self._write_lock, self._connection() as connection:
             _patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
             try:
-                yield Txn(connection, self.keeps_now())
+                keeps = self.keeps_now()
+                yield lambda: Txn(connection, keeps)
                 connection.execute("COMMIT")
             except BaseException:
                 _roll_back(connection)

@@ -63,7 +63,8 @@ class Home:
 
     def __init__(self, path: Path, config: Config, guard: Guard, clock: Callable[[], int]) -> None:
         self.path = path
-        self._config, self._config_stamp = config, _stamp(path)
+        self._config_path = str(path / CONFIG)
+        self._config, self._config_stamp = config, _stamp(self._config_path)
         self.guard = guard
         self.clock = clock
         self.files = DirectoryStorage(path)
@@ -83,7 +84,7 @@ class Home:
     @property
     def config(self) -> Config:
         """The settings, read again once another process has changed them."""
-        stamp = _stamp(self.path)
+        stamp = _stamp(self._config_path)
         if stamp != self._config_stamp:
             with self._opening:
                 self._config, self._config_stamp = _read_config(self.path), stamp
@@ -96,7 +97,7 @@ class Home:
     def write_config(self, config: Config) -> None:
         """Returns once these are the settings, durably."""
         self.files.replace(CONFIG, format_config(config))
-        self._config, self._config_stamp = config, _stamp(self.path)
+        self._config, self._config_stamp = config, _stamp(self._config_path)
 
     def close(self) -> None:
         """Closes what was opened. The home may be used again."""
@@ -384,9 +385,9 @@ def _read_config(folder: Path) -> Config:
     return parse_config(data)
 
 
-def _stamp(folder: Path) -> tuple[int, int]:
+def _stamp(path: str) -> tuple[int, int]:
     """What tells one file of settings from the one that takes its place."""
-    status = os.stat(folder / CONFIG)
+    status = os.stat(path)
     return status.st_ino, status.st_ctime_ns
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
+import peer_adapters
 import peer_go
 import peer_go_log
 import peer_mldsa
@@ -70,6 +71,7 @@ PEERS = (
     Peer("yara", peer_residue.install_yara, (peer_residue.check_yara,)),
     Peer("sqlite_dissect", peer_residue.install_dissect, (peer_residue.check_dissect,)),
     Peer("scalpel", peer_residue.install_scalpel, (peer_residue.check_scalpel,)),
+    Peer("LangGraph, Agents SDK, Claude SDK", peer_adapters.install, peer_adapters.CHECKS),
     Peer("sqlite-vec", peer_vectors.install, peer_vectors.CHECKS),
 )
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from memory import canon, import_jsonl, wiring
+from memory import canon, import_jsonl, import_report, wiring
 from memory.model import Principal
 from memory.principal import make_principal, with_all_scopes
 from memory.scope import Scope, make_scope
@@ -127,7 +127,7 @@ def client_hashes(scope: Scope, guess: str) -> Iterator[bytes]:
 
 def line_keys() -> list[str]:
     (line,) = import_jsonl.parse_lines([LINE.encode()])
-    assert isinstance(line, import_jsonl.Line)
+    assert isinstance(line, import_report.Line)
     return [line.arguments["idempotency_key"]]
 
 
@@ -188,7 +188,7 @@ def import_line(home: wiring.Home, line: str = LINE) -> Any:
         assert client is not None
         return home.memory(with_all_scopes(make_principal("default", "default", client)))
 
-    return import_jsonl.remember_lines(lines, memory_of, lambda _: None).describe()
+    return import_report.remember_lines(lines, memory_of, lambda _: None).describe()
 
 
 def live_through(home: wiring.Home) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from memory.import_jsonl import Line, parse_lines, remember_lines
+from memory.import_jsonl import parse_lines
+from memory.import_report import Line, remember_lines
 from tlog.errors import MalformedError, RefusedError, UnavailableError
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent

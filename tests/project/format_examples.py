@@ -26,7 +26,8 @@ from format_world import OWNER, SECRETS, SEEDS, World, make_world  # noqa: E402
 
 from memory import canon  # noqa: E402
 from memory.event import decode_content, link_hash  # noqa: E402
-from memory.import_jsonl import Line, parse_lines  # noqa: E402
+from memory.import_jsonl import parse_lines  # noqa: E402
+from memory.import_report import Line  # noqa: E402
 from memory.opening import format_opening  # noqa: E402
 from memory.provenance import receipt  # noqa: E402
 from memory.scope import make_scope  # noqa: E402

@@ -25,7 +25,8 @@ PURE = {
     "witness": "decide wire subtree loglist marker records compare",
     "memory": "canon canon_dates canon_names canon_numbers canon_spans canon_text canon_types canon_units"
     " model event guard admission allow quarantine timeline chain home_names manifest opening"
-    " import_jsonl mcp_lines mcp_tools provenance_text http_routes http_schemas http_paging",
+    " import_jsonl import_report import_graph import_mem0 import_notes import_chats mcp_lines"
+    " mcp_tools provenance_text diagnosis json_documents http_routes http_schemas http_paging",
     "auditor": "checks encodings erasure manifests report exhibits page_map report_html report_cards report_svg"
     " report_style report_words report_cose states monitor",
 }

@@ -1,0 +1,315 @@
+"""The configuration of agent hosts: one server entry put into a host's own file, and taken out again.
+
+Every other setting in the file stays; a file that can't be read as what it should be is not touched. The file is
+replaced whole, so that a host that reads it meanwhile sees the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tlog.errors import MalformedError, RefusedError, UnavailableError
+
+SERVER_NAME: Final = "muniment"
+MAX_FILE_BYTES: Final = 16 << 20
+_BEGIN: Final = "# >>> muniment >>>"
+_END: Final = "# <<< muniment <<<"
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A host: where its file lies for a user and in a project, and under which name servers stand in it."""
+
+    title: str
+    user: Mapping[str, str]
+    project: str
+    servers: str
+    typed: bool = False
+    """Whether an entry says that it is started over stdio."""
+
+
+def _everywhere(path: str) -> dict[str, str]:
+    return {"linux": path, "darwin": path, "win32": path}
+
+
+CLIENTS: Final[Mapping[str, Client]] = {
+    "claude-code": Client(
+        "Claude Code", _everywhere("~/.claude.json"), ".mcp.json", "mcpServers", typed=True
+    ),
+    "claude-desktop": Client(
+        "Claude Desktop",
+        {
+            "linux": "~/.config/Claude/claude_desktop_config.json",
+            "darwin": "~/Library/Application Support/Claude/claude_desktop_config.json",
+            "win32": "~/AppData/Roaming/Claude/claude_desktop_config.json",
+        },
+        "",
+        "mcpServers",
+    ),
+    "cursor": Client("Cursor", _everywhere("~/.cursor/mcp.json"), ".cursor/mcp.json", "mcpServers"),
+    "vscode": Client(
+        "VS Code",
+        {
+            "linux": "~/.config/Code/User/mcp.json",
+            "darwin": "~/Library/Application Support/Code/User/mcp.json",
+            "win32": "~/AppData/Roaming/Code/User/mcp.json",
+        },
+        ".vscode/mcp.json",
+        "servers",
+        typed=True,
+    ),
+    "codex": Client("Codex", _everywhere("~/.codex/config.toml"), ".codex/config.toml", "mcp_servers"),
+    "gemini": Client(
+        "Gemini CLI", _everywhere("~/.gemini/settings.json"), ".gemini/settings.json", "mcpServers"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """How a host starts the server: command, arguments, and the environment that binds home and caller."""
+
+    command: str
+    args: tuple[str, ...]
+    env: Mapping[str, str]
+
+    def describe(self, typed: bool) -> dict[str, Any]:
+        """The entry as hosts write it."""
+        kind = {"type": "stdio"} if typed else {}
+        return {**kind, "command": self.command, "args": list(self.args), "env": dict(self.env)}
+
+
+def make_entry(home: Path, tenant: str | None = None, agent: str | None = None) -> Entry:
+    """The entry that starts this installation on this home, by its whole path: hosts have a PATH of their own."""
+    names = {"MUNIMENT_HOME": str(home), "MUNIMENT_TENANT": tenant, "MUNIMENT_AGENT": agent}
+    env = {name: value for name, value in names.items() if value is not None}
+    found = shutil.which("muniment")
+    beside = Path(sys.executable).with_name("muniment")
+    if found is None and beside.is_file():
+        found = str(beside)
+    if found is None:
+        return Entry(sys.executable, ("-m", "memory.cli", "mcp"), env)
+    return Entry(str(Path(found).absolute()), ("mcp",), env)
+
+
+def settings_file(name: str, project: Path | None) -> Path:
+    """The file of a host: the user's, or that of a project folder."""
+    client = CLIENTS[name]
+    if project is not None:
+        if not client.project:
+            raise MalformedError(f"expected no --project: {client.title} has settings for a user only")
+        if not project.is_dir():
+            raise MalformedError("expected --project to be a folder that is there")
+        return project / client.project
+    return Path(client.user.get(sys.platform, client.user["linux"])).expanduser()
+
+
+def shown(name: str, entry: Entry) -> str:
+    """What would be put into the file, for whoever does it by hand."""
+    client = CLIENTS[name]
+    if name == "codex":
+        return _toml_block(entry)
+    document = {client.servers: {SERVER_NAME: entry.describe(client.typed)}}
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def install(name: str, path: Path, entry: Entry) -> bool:
+    """Whether the file was changed: it has the entry when this returns.
+
+    RefusedError if a server of this name that is not ours stands there.
+    """
+    if name == "codex":
+        return _install_toml(path, entry)
+    client = CLIENTS[name]
+    document = _read_json(path)
+    servers = _servers(document, client.servers)
+    wanted = entry.describe(client.typed)
+    there = servers.get(SERVER_NAME)
+    if there == wanted:
+        return False
+    if there is not None and not _is_ours(there):
+        raise _taken(path)
+    servers[SERVER_NAME] = wanted
+    document[client.servers] = servers
+    _replace(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    return True
+
+
+def uninstall(name: str, path: Path) -> bool:
+    """Whether the file had the entry, which it has no more; a file that held nothing else is removed."""
+    if name == "codex":
+        return _uninstall_toml(path)
+    client = CLIENTS[name]
+    if not path.exists():
+        return False
+    document = _read_json(path)
+    servers = _servers(document, client.servers)
+    if SERVER_NAME not in servers:
+        return False
+    if not _is_ours(servers[SERVER_NAME]):
+        raise _taken(path)
+    del servers[SERVER_NAME]
+    document[client.servers] = servers
+    if not servers:
+        del document[client.servers]
+    _replace_or_remove(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n" if document else "")
+    return True
+
+
+def _is_ours(entry: object) -> bool:
+    """Whether a server entry starts Muniment: whatever folder it is started from, and on whichever home."""
+    if not isinstance(entry, dict):
+        return False
+    command, args = entry.get("command"), entry.get("args")
+    if not isinstance(command, str) or not isinstance(args, list):
+        return False
+    return (Path(command).stem == "muniment" and args[:1] == ["mcp"]) or args[:3] == [
+        "-m",
+        "memory.cli",
+        "mcp",
+    ]
+
+
+def _taken(path: Path) -> RefusedError:
+    return RefusedError(
+        f"another server is called {SERVER_NAME} in {path}: rename or remove it first", code="name_taken"
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        data = path.read_bytes() if path.exists() else b""
+    except OSError as error:
+        raise UnavailableError(f"{path} can't be read: {error.strerror}", errno=error.errno) from None
+    if len(data) > MAX_FILE_BYTES:
+        raise MalformedError(f"expected {path} to have at most {MAX_FILE_BYTES} bytes")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise MalformedError(f"expected {path} to be UTF-8; nothing was changed") from None
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    text = _read(path)
+    if not text.strip():
+        return {}
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise MalformedError(
+            f"expected {path} to be a JSON object without comments; nothing was changed. "
+            "muniment install --print shows what to add by hand",
+            code="settings_unread",
+        )
+    return document
+
+
+def _servers(document: Mapping[str, Any], name: str) -> dict[str, Any]:
+    servers = document.get(name, {})
+    if not isinstance(servers, dict):
+        raise MalformedError(f"expected {name} to be an object; nothing was changed", code="settings_unread")
+    return dict(servers)
+
+
+def _toml_block(entry: Entry) -> str:
+    """The table of our server, between two comments by which it is found again."""
+    env = ", ".join(f"{json.dumps(name)} = {_toml(value)}" for name, value in entry.env.items())
+    args = ", ".join(_toml(one) for one in entry.args)
+    lines = [
+        _BEGIN,
+        f"[mcp_servers.{SERVER_NAME}]",
+        f"command = {_toml(entry.command)}",
+        f"args = [{args}]",
+        f"env = {{ {env} }}",
+        _END,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(text: str) -> str:
+    # JSON escapes what TOML wants escaped, save DEL.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def _read_toml(path: Path) -> tuple[str, str]:
+    """The text of the file without our block, and the block; both as they are if there is none."""
+    text = _read(path)
+    try:
+        document = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        raise MalformedError(
+            f"expected {path} to be TOML; nothing was changed", code="settings_unread"
+        ) from None
+    begin, end = text.find(_BEGIN), text.find(_END)
+    if begin < 0 or end < begin:
+        if SERVER_NAME in _servers(document, "mcp_servers"):
+            raise _taken(path)
+        return text, ""
+    stop = end + len(_END)
+    stop += text[stop : stop + 1] == "\n"
+    # The empty line before it is ours too.
+    before = text[: begin - 1] if text[:begin].endswith("\n\n") else text[:begin]
+    return before + text[stop:], text[begin:stop]
+
+
+def _install_toml(path: Path, entry: Entry) -> bool:
+    rest, block = _read_toml(path)
+    wanted = _toml_block(entry)
+    if block == wanted:
+        return False
+    # At the end: a table goes on until the next one begins.
+    gap = "" if not rest else "\n" if rest.endswith("\n") else "\n\n"
+    text = rest + gap + wanted
+    tomllib.loads(text)
+    _replace(path, text)
+    return True
+
+
+def _uninstall_toml(path: Path) -> bool:
+    if not path.exists():
+        return False
+    rest, block = _read_toml(path)
+    if not block:
+        return False
+    _replace_or_remove(path, rest if rest.strip() else "")
+    return True
+
+
+def _replace_or_remove(path: Path, text: str) -> None:
+    if text:
+        _replace(path, text)
+    else:
+        path.unlink()
+
+
+def _replace(path: Path, text: str) -> None:
+    """Returns once the file holds this text, with the mode that it had; a link is followed, not replaced."""
+    target = path.resolve()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
+        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=".muniment-")
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(text.encode("utf-8"))
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.chmod(temporary, mode)
+            os.replace(temporary, target)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise UnavailableError(f"{path} can't be written: {error.strerror}", errno=error.errno) from None

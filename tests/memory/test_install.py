@@ -1,0 +1,177 @@
+"""`muniment install`: what is put into the settings of a host, what stays there, and what is taken out again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory import cli, install
+from tlog.errors import MalformedError, RefusedError
+
+JSON_CLIENTS = sorted(set(install.CLIENTS) - {"codex"})
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's folder with nothing in it, so that no test touches real settings."""
+    folder = tmp_path / "user"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("MUNIMENT_HOME", str(tmp_path / "home"))
+    for name in ("MUNIMENT_AGENT", "MUNIMENT_TENANT"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
+    code = cli.main(["install", *arguments, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def servers_of(name: str, path: Path) -> dict[str, Any]:
+    text = path.read_text("utf-8")
+    document = tomllib.loads(text) if name == "codex" else json.loads(text)
+    servers: dict[str, Any] = document[install.CLIENTS[name].servers]
+    return servers
+
+
+@pytest.mark.parametrize("name", sorted(install.CLIENTS))
+def test_what_is_written_starts_the_server_and_is_undone(
+    name: str, user: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, answer = run(capsys, name, "--agent", "ada")
+    assert (code, answer["changed"]) == (0, True)
+    path = Path(answer["file"])
+    assert path.is_relative_to(user)
+    entry = servers_of(name, path)["muniment"]
+    assert entry["env"] == {"MUNIMENT_HOME": str(tmp_path / "home"), "MUNIMENT_AGENT": "ada"}
+    started = subprocess.run(
+        [entry["command"], *entry["args"], "--help"],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert started.returncode == 0 and "MCP" in started.stdout
+    assert run(capsys, name, "--agent", "ada")[1]["changed"] is False
+    assert run(capsys, name, "--undo") == (0, {"client": name, "file": str(path), "changed": True})
+    assert not path.exists(), "a file with nothing else in it goes with the entry"
+    assert run(capsys, name, "--undo")[1]["changed"] is False
+
+
+@pytest.mark.parametrize("name", JSON_CLIENTS)
+def test_every_other_setting_stays(name: str, user: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = install.settings_file(name, None)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    container = install.CLIENTS[name].servers
+    before = {"theme": "dunkel", container: {"other": {"command": "x", "args": []}}, "n": [1, {"a": None}]}
+    path.write_text(json.dumps(before), "utf-8")
+    path.chmod(0o640)
+    run(capsys, name)
+    after = json.loads(path.read_text("utf-8"))
+    assert after[container].pop("muniment")["args"]
+    assert after == before and list(after) == list(before)
+    assert path.stat().st_mode & 0o777 == 0o640
+    run(capsys, name, "--undo")
+    assert json.loads(path.read_text("utf-8")) == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['model = "x"\n', 'model = "x"', "# only a remark\n\n", '[a]\nb = 1\n[mcp_servers.z]\ncommand="z"\n'],
+)
+def test_toml_keeps_every_byte_of_the_rest(text: str, user: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = install.settings_file("codex", None)
+    path.parent.mkdir(parents=True)
+    path.write_text(text, "utf-8")
+    run(capsys, "codex")
+    assert path.read_text("utf-8").startswith(text)
+    assert "muniment" in tomllib.loads(path.read_text("utf-8"))["mcp_servers"]
+    run(capsys, "codex", "--tenant", "acme")
+    assert path.read_text("utf-8").count("[mcp_servers.muniment]") == 1
+    run(capsys, "codex", "--undo")
+    assert path.read_text("utf-8").rstrip("\n") == text.rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("cursor", "{ // a remark\n}"),
+        ("cursor", "[1]"),
+        ("cursor", '{"mcpServers": [1]}'),
+        ("gemini", "\x00\x01"),
+        ("codex", "= broken"),
+        ("codex", "mcp_servers = 3\n"),
+    ],
+)
+def test_a_file_that_is_not_understood_is_not_touched(name: str, text: str, user: Path) -> None:
+    path = install.settings_file(name, None)
+    path.parent.mkdir(parents=True)
+    path.write_text(text, "utf-8")
+    entry = install.make_entry(user)
+    with pytest.raises(MalformedError):
+        install.install(name, path, entry)
+    assert path.read_text("utf-8") == text
+    assert sorted(one.name for one in path.parent.iterdir()) == [path.name]
+
+
+@pytest.mark.parametrize("name", sorted(install.CLIENTS))
+def test_a_server_of_somebody_else_with_our_name_stays(name: str, user: Path) -> None:
+    path = install.settings_file(name, None)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    container = install.CLIENTS[name].servers
+    if name == "codex":
+        text = '[mcp_servers.muniment]\ncommand = "other"\nargs = []\n'
+    else:
+        text = json.dumps({container: {"muniment": {"command": "other", "args": []}}})
+    path.write_text(text, "utf-8")
+    for act in (
+        lambda: install.install(name, path, install.make_entry(user)),
+        lambda: install.uninstall(name, path),
+    ):
+        with pytest.raises(RefusedError, match="another server"):
+            act()
+    assert path.read_text("utf-8") == text
+
+
+def test_print_changes_nothing(user: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in install.CLIENTS:
+        assert cli.main(["install", name, "--print"]) == 0
+        assert "muniment" in capsys.readouterr().out
+    assert list(user.rglob("*")) == []
+
+
+def test_a_project_has_its_own_file(user: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    code, answer = run(capsys, "claude-code", "--project", str(project))
+    assert (code, Path(answer["file"])) == (0, project / ".mcp.json")
+    assert cli.main(["install", "claude-desktop", "--project", str(project)]) == 2
+    assert cli.main(["install", "cursor", "--project", str(project / "nowhere")]) == 2
+    assert cli.main(["install", "cursor", "--agent", "*"]) == 2
+
+
+def test_a_link_is_followed(user: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = tmp_path / "dotfiles.json"
+    kept.write_text("{}", "utf-8")
+    path = install.settings_file("cursor", None)
+    path.parent.mkdir(parents=True)
+    path.symlink_to(kept)
+    run(capsys, "cursor")
+    assert path.is_symlink() and "muniment" in kept.read_text("utf-8")
+
+
+def test_without_a_command_the_interpreter_starts_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(install.shutil, "which", lambda _: None)
+    monkeypatch.setattr(install.sys, "executable", str(tmp_path / "python"))
+    entry = install.make_entry(tmp_path)
+    assert (entry.command, entry.args) == (str(tmp_path / "python"), ("-m", "memory.cli", "mcp"))
+    assert sys.executable

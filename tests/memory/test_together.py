@@ -1,0 +1,183 @@
+"""Writes that share a commit: none is answered before it is durable, and a failing one harms no other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory import together
+from memory.model import Principal
+from memory.store import Store
+from memory.store_write import Txn
+from memory.wiring import Home, open_home
+from tlog.errors import MalformedError, UnavailableError
+
+ADA = Principal("acme", "ada", "c")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    with open_home(tmp_path / "home") as opened:
+        opened.memory(ADA).remember("the first")
+        yield opened
+
+
+def at_once(store: Store, works: list[Any]) -> list[Any]:
+    """What each write gave or raised, all of them waiting for the same turn."""
+    results: list[Any] = [None] * len(works)
+
+    def run(at: int) -> None:
+        try:
+            results[at] = store.write_together(works[at])
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- it is looked at
+            results[at] = error
+
+    threads = [threading.Thread(target=run, args=(at,)) for at in range(len(works))]
+    with store._together._turn:
+        for thread in threads:
+            thread.start()
+        while len(store._together._waiting) < len(works):
+            pass
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def note(name: str, value: int) -> Any:
+    def work(txn: Txn) -> int:
+        txn.set_meta(name, value)
+        return value
+
+    return work
+
+
+def refuse(_: Txn) -> None:
+    raise MalformedError("expected something else")
+
+
+def write_and_fail(txn: Txn) -> None:
+    txn.set_meta("left", 1)
+    raise KeyError("broken")
+
+
+def kept(store: Store, name: str) -> Any:
+    with store.read() as view:
+        return view.meta(name)
+
+
+@pytest.fixture
+def commits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A number for each transaction that was begun."""
+    begun: list[int] = []
+    real = Store._shared
+
+    @contextmanager
+    def counted(self: Store) -> Any:
+        begun.append(1)
+        with real(self) as new_txn:
+            yield new_txn
+
+    monkeypatch.setattr(Store, "_shared", counted)
+    return begun
+
+
+def test_writes_that_wait_share_a_commit(home: Home, commits: list[int]) -> None:
+    store = open_store_of(home)
+    assert at_once(store, [note(f"n{at}", at) for at in range(20)]) == list(range(20))
+    assert len(commits) == 1
+    assert [kept(store, f"n{at}") for at in range(20)] == list(range(20))
+
+
+def open_store_of(home: Home) -> Store:
+    """A store whose shared transactions are those that the test may have changed."""
+    store = home.parts().store
+    store._together = together.Together(lambda: store._shared())
+    return store
+
+
+def test_more_than_one_transaction_holds(
+    home: Home, commits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(together, "MOST", 4)
+    assert at_once(open_store_of(home), [note(f"n{at}", at) for at in range(10)]) == list(range(10))
+    assert len(commits) == 3
+
+
+def test_one_that_fails_before_it_writes_leaves_the_others(home: Home, commits: list[int]) -> None:
+    store = open_store_of(home)
+    results = at_once(store, [note("a", 1), refuse, note("b", 2)])
+    assert (results[0], results[2], len(commits)) == (1, 2, 1)
+    assert isinstance(results[1], MalformedError)
+    assert (kept(store, "a"), kept(store, "b")) == (1, 2)
+
+
+def test_one_that_fails_after_it_wrote_is_undone_alone(home: Home) -> None:
+    store = open_store_of(home)
+    results = at_once(store, [note("a", 1), write_and_fail, note("b", 2), refuse])
+    assert (results[0], results[2]) == (1, 2)
+    assert isinstance(results[1], KeyError) and isinstance(results[3], MalformedError)
+    assert (kept(store, "a"), kept(store, "b"), kept(store, "left")) == (1, 2, None)
+
+
+def test_a_commit_that_fails_is_told_to_all(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store_of(home)
+
+    @contextmanager
+    def full(self: Store) -> Any:
+        with self.write() as txn:
+            yield lambda: txn
+            raise UnavailableError("the disk is full; nothing was stored", code="disk_full")
+
+    real = Store._shared
+    monkeypatch.setattr(store, "_shared", lambda: full(store))
+    monkeypatch.setattr(Store, "write", _plain_write(real))
+    results = at_once(store, [note("a", 1), note("b", 2)])
+    assert [getattr(one, "code", None) for one in results] == ["disk_full", "disk_full"]
+    assert (kept(store, "a"), kept(store, "b")) == (None, None)
+
+
+def _plain_write(shared: Any) -> Any:
+    @contextmanager
+    def write(self: Store) -> Any:
+        with shared(self) as new_txn:
+            yield new_txn()
+
+    return write
+
+
+def test_the_next_write_goes_on_after_a_failure(home: Home) -> None:
+    store = open_store_of(home)
+    with pytest.raises(KeyError):
+        store.write_together(write_and_fail)
+    with pytest.raises(MalformedError):
+        store.write_together(refuse)
+    assert store.write_together(note("a", 1)) == 1
+
+
+def test_facts_of_many_threads_are_all_there_and_in_one_order(home: Home) -> None:
+    memory = home.memory(ADA)
+    ids: list[str] = []
+
+    def run(at: int) -> None:
+        for number in range(10):
+            ids.append(
+                memory.remember(f"fact {at} {number}", key=f"k/{at % 4}", value=f"{at} {number}")["id"]
+            )
+
+    threads = [threading.Thread(target=run, args=(at,)) for at in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(ids)) == 80
+    for key in range(4):
+        facts = memory.history(f"k/{key}")["facts"]
+        assert len(facts) == 20
+        assert [fact["status"] for fact in facts].count("active") == 1
+        recorded = [fact["recorded_at"] for fact in facts]
+        assert recorded == sorted(recorded) and len(set(recorded)) == len(recorded)
