@@ -22,7 +22,9 @@ _HOUR: Final = "typeof({0}) <> 'integer' OR {0} % 3600000000 <> 0"
 _HASH_OR_NULL: Final = "{0} IS NOT NULL AND (typeof({0}) <> 'blob' OR length({0}) <> 32)"
 _NUMBER: Final = "typeof({0}) <> 'integer'"
 # A nonce, blocks of 256 bytes and a seal: nothing shorter or longer, so that no text fits at its end.
-_SEALED: Final = "typeof({0}) <> 'blob' OR length({0}) NOT BETWEEN 284 AND 4124 OR (length({0}) - 28) % 256 <> 0"
+_SEALED: Final = (
+    "typeof({0}) <> 'blob' OR length({0}) NOT BETWEEN 284 AND 4124 OR (length({0}) - 28) % 256 <> 0"
+)
 _WAYS: Final = ", ".join(f"CAST('{word}' AS BLOB)" for word in ("opening", "evidence", "export"))
 _GIVEN: Final = f"CAST({{0}} AS BLOB) NOT IN ({_WAYS})"
 _PURPOSES: Final = "CAST({0} AS BLOB) NOT IN (CAST('reaffirm' AS BLOB), CAST('forget' AS BLOB))"
