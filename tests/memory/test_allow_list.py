@@ -547,6 +547,8 @@ NOT_COMMANDS: Final = {
     "witness": "has a state of its own and no home",
     "audit": "the auditor's own readers; its report is searched in tests/auditor",
     "mcp": "its tools are driven above",
+    "serve": "its resources are the operations of batch, which are driven above (test_http_document holds that)",
+    "token": "it reads no facts",
     "batch": "its operations are driven above",
     "import": "prints counts; a line that is not taken is named by its number",
     "demo": "makes a home of its own",
