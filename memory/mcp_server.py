@@ -183,8 +183,9 @@ def _person_of(context: Any, params: types.CallToolRequestParams, modern: bool) 
     if not modern:
         return Person(askable=bool(context.session.can_send_request))
     reply = (params.input_responses or {}).get(_ASKED)
-    if params.request_state is None or not isinstance(reply, types.ElicitResult):
+    if not isinstance(reply, types.ElicitResult):
         return Person(askable=True)
+    # Without the state of its question an answer is to none.
     return Person(True, Reply(reply.action, dict(reply.content or {})), params.request_state)
 
 

@@ -25,6 +25,7 @@ WHO = {
     "anna": Principal("acme", "anna", "token-a", AGENT_SCOPES, authenticated=True),
     "ben": Principal("acme", "ben", "token-b", AGENT_SCOPES, authenticated=True),
     "reader": Principal("acme", "anna", "token-r", frozenset({"memory:read"}), authenticated=True),
+    "writer": Principal("acme", "anna", "token-w", frozenset({"memory:write"}), authenticated=True),
     "local": Principal("default", "default", "cli", AGENT_SCOPES, reported=True),
     "neighbour": Principal("default", "neighbour", "cli", AGENT_SCOPES, reported=True),
 }
@@ -260,7 +261,7 @@ def test_an_older_client_keeps_its_name_without_a_session(home: Home, app: Any) 
     again = make_asgi(home, authenticate)  # another server on the home, as after a restart
 
     def remember(session: str, who: str = "local", **headers: str) -> str:
-        given = {"text": "it is", "key": "door", "value": session[-6:] or "none"}
+        given = {"text": "it is", "key": "door", "value": session or "none"}
         params = {"name": "remember", "arguments": given}
         answer = older(again, "tools/call", who, params, mcp_session_id=session, **headers).json()
         return str(answer["result"]["structuredContent"]["outcome"])
@@ -270,11 +271,12 @@ def test_an_older_client_keeps_its_name_without_a_session(home: Home, app: Any) 
     names = {fact["client"] for fact in tool(app, "get", "local", key="door")["active"]}
     assert names == {"desk", "ide"}
     # An id that was given to another caller, or made up, names nobody.
-    for session in (begin(app, "neighbour", "desk"), desk[:-2] + "AA", "x", ""):
+    others = (begin(app, "neighbour", "desk"), desk[:-2] + "AA", "x", "")
+    for session in others:
         remember(session)
-    assert "unnamed" in {
-        fact["client"] for fact in tool(app, "history", "local", key="door", detail="detailed")["facts"]
-    }
+    told = tool(app, "history", "local", key="door", detail="detailed")["facts"]
+    clients = {fact["value"]: fact["client"] for fact in told}
+    assert [clients[session or "none"] for session in others] == ["unnamed"] * 4
 
 
 def test_both_eras_get_the_same_tools_and_answers(app: Any) -> None:
@@ -318,6 +320,8 @@ def test_a_host_can_verify_on_its_own(home: Home, app: Any) -> None:
         read = modern(app, "resources/read", uri=f"muniment://log/{name}")["result"]
         assert (read["cacheScope"], read["ttlMs"]) == ("private", 0)
         texts[name] = read["contents"][0]["text"]
+    refused = modern(app, "resources/read", "writer", uri="muniment://log/vkey")
+    assert "memory:read" in refused["error"]["message"]
     policy = parse_policy(texts["policy"].encode())
     assert texts["vkey"].strip() in texts["policy"]
     verified = verify_checkpoint(policy, texts["checkpoint"].encode(), texts["vkey"].split("+")[0])
