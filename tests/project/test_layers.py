@@ -25,7 +25,7 @@ PURE = {
     "witness": "decide wire subtree loglist marker records compare",
     "memory": "canon canon_dates canon_names canon_numbers canon_spans canon_text canon_types canon_units"
     " model event guard admission allow quarantine timeline chain home_names manifest opening"
-    " import_jsonl mcp_lines mcp_tools provenance_text rank search_forms",
+    " import_jsonl mcp_lines mcp_tools provenance_text rank search_forms vectors",
     "auditor": "checks encodings erasure manifests report exhibits page_map report_html report_cards report_svg"
     " report_style report_words report_cose states monitor",
 }
