@@ -44,6 +44,9 @@ _SETTINGS: Final = frozenset(
         "retention",
         "withheld_retention",
         "systems",
+        "semantic",
+        "semantic_url",
+        "semantic_model",
     }
 )
 """Those of docs/formats/home.md."""
