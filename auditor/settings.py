@@ -46,6 +46,9 @@ _SETTINGS: Final = frozenset(
         "retention",
         "withheld_retention",
         "systems",
+        "semantic",
+        "semantic_url",
+        "semantic_model",
     }
 )
 """Those of docs/formats/home.md."""

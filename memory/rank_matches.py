@@ -28,15 +28,21 @@ if TYPE_CHECKING:
     from memory.model import Status
     from memory.store_read import Snapshot
 
-_FREQUENT: Final = 1024
-"""A word that more facts have than this is frequent."""
+_FREQUENT: Final = 256
+"""A word that more facts have than this is frequent, in a scope that is not small."""
 
-_MAX_KNOWN: Final = 8192
+_SMALL: Final = 2048
+"""Of a scope of so many facts everything is looked at."""
+
+_MAX_KNOWN: Final = 4096
 """As how many facts a scope counts at most: more would only move all weights alike."""
 
-_MAX_READ: Final = 56
-_MAX_LEADERS: Final = 16
-_LEAST_FOUND: Final = 16
+_READ_OF_TURNS: Final = 36
+_READ_OF_NOTES: Final = 72
+_MAX_LEADERS: Final = 10
+"""How many of the first are read, and of how many of them the turns beside."""
+
+_LEAST_FOUND: Final = 64
 _MAX_SHARE_OF_KNOWN: Final = 0.9
 
 
@@ -62,13 +68,25 @@ class _Search:
     tenant_id: int
     agent_tag: bytes
     statuses: Sequence[Status]
+    known: int
+
+    @property
+    def frequent(self) -> int:
+        """How many facts may have a word that is not frequent."""
+        return _FREQUENT if self.known > _SMALL else _SMALL
 
     def standing(self, seqs: Iterable[int]) -> set[int]:
         return store_search.having_status(self.view, self.tenant_id, self.agent_tag, seqs, self.statuses)
 
+    def texts(self, seqs: Iterable[int]) -> list[store_search.TextRow]:
+        return store_search.texts(self.view, self.tenant_id, self.agent_tag, seqs)
+
+    def neighbours(self, seqs: Iterable[int]) -> dict[int, tuple[int | None, ...]]:
+        return store_search.neighbours(self.view, self.tenant_id, self.agent_tag, seqs)
+
     def newest(self, match: str) -> list[int]:
         return self.view.matching_of_status(
-            self.tenant_id, self.agent_tag, match, self.statuses, _FREQUENT // 4
+            self.tenant_id, self.agent_tag, match, self.statuses, self.frequent
         )
 
 
@@ -79,10 +97,7 @@ class _Asked:
     word: str
     match: str
     having: Sequence[int]
-
-    @property
-    def is_frequent(self) -> bool:
-        return len(self.having) > _FREQUENT
+    is_frequent: bool
 
 
 def find(
@@ -98,12 +113,14 @@ def find(
 
     Words that are frequent find facts themselves only where the others find fewer than `least`.
     """
-    search = _Search(view, tenant_id, agent_tag, statuses)
+    known = store_search.scope_size(view, tenant_id, agent_tag, _MAX_KNOWN)
+    search = _Search(view, tenant_id, agent_tag, statuses, known)
     token = scope_token(agent_tag)
     asked = []
     for word in query_words(query):
         match = make_match(token, word)
-        asked.append(_Asked(word, match, view.matching(match, _FREQUENT + 1)))
+        having = view.matching(match, search.frequent + 1)
+        asked.append(_Asked(word, match, having, len(having) > search.frequent))
     candidates = _candidates(search, asked, max(least, _LEAST_FOUND))
     near = search.standing(meaning) if meaning else set()
     if not candidates and not near:
@@ -111,9 +128,7 @@ def find(
     split = store_search.splitter(view)
     terms = _weighed(search, asked, candidates, split)
     first = first_pass(terms, candidates)
-    facts = _read(
-        search, [*sorted(near - candidates), *(seq for _, seq in first)], split, _MAX_READ + len(near)
-    )
+    facts = _read(search, [*sorted(near - candidates), *(seq for _, seq in first)], split, len(near))
     ranked = second_pass(terms, facts, _common(split), meaning)
     return Found(ranked, _Rest(first, ranked), terms)
 
@@ -135,8 +150,7 @@ def _weighed(
     candidates: set[int],
     split: _Split,
 ) -> list[Term]:
-    view = search.view
-    known = store_search.scope_size(view, search.tenant_id, search.agent_tag, _MAX_KNOWN)
+    known = search.known
     rare = [one.match for one in asked if not one.is_frequent and one.having]
     terms = []
     for one in asked:
@@ -145,7 +159,7 @@ def _weighed(
         having = _having(search, one, rare, candidates)
         keyed = _keyed(search, one, having)
         share = len(having) / max(len(candidates), 1) * min(known * _MAX_SHARE_OF_KNOWN, known)
-        weight = weight_of(known, max(share, _FREQUENT) if one.is_frequent else len(having))
+        weight = weight_of(known, max(share, search.frequent) if one.is_frequent else len(having))
         stems = split(" ".join(forms_of(one.word)))
         terms.append(Term(one.word, weight, frozenset(stems), having, keyed))
     return terms
@@ -154,36 +168,35 @@ def _weighed(
 def _having(search: _Search, one: _Asked, rare: Sequence[str], candidates: set[int]) -> set[int]:
     if not one.is_frequent:
         return candidates & set(one.having)
-    found = set(search.newest(one.match)) if len(candidates) <= _FREQUENT else set()
+    found = set(search.newest(one.match)) if len(candidates) <= search.frequent else set()
     if rare:
         found.update(search.view.matching(f"({any_of(rare)}) AND ({one.match})"))
     return found & candidates
 
 
 def _keyed(search: _Search, one: _Asked, having: set[int]) -> set[int]:
-    return having & set(search.view.matching(in_key(one.match), _FREQUENT + 1))
+    return having & set(search.view.matching(in_key(one.match), search.frequent + 1))
 
 
-def _read(search: _Search, ordered: Sequence[int], split: _Split, at_most: int) -> list[Reading]:
+def _read(search: _Search, ordered: Sequence[int], split: _Split, least: int) -> list[Reading]:
     """The facts that are worth reading, with their neighbours where they are turns of a chat."""
-    leaders = ordered[:at_most]
-    rows = store_search.texts(search.view, search.tenant_id, search.agent_tag, leaders)
+    leaders = ordered[: _READ_OF_TURNS + least]
+    rows = search.texts(leaders)
     facts = [_reading(row, split) for row in rows]
     if not chat_share(facts):
-        return facts
+        further = ordered[len(leaders) : _READ_OF_NOTES + least]
+        return facts + [_reading(row, split) for row in search.texts(further)]
     # What has a key stands for itself; a turn has none.
-    alone = [row.seq for row in rows if not row.keyed]
-    beside = store_search.neighbours(search.view, search.tenant_id, search.agent_tag, alone)
+    beside = search.neighbours([row.seq for row in rows if not row.keyed])
     read, wanted = set(leaders), set(ordered)
-    further = [
+    near = [
         seq
         for leader in leaders[:_MAX_LEADERS]
         for seq in beside.get(leader, ())
         if seq in wanted and seq not in read
     ]
-    more = store_search.texts(search.view, search.tenant_id, search.agent_tag, dict.fromkeys(further))
-    turns = [row.seq for row in more if not row.keyed]
-    beside |= store_search.neighbours(search.view, search.tenant_id, search.agent_tag, turns)
+    more = search.texts(dict.fromkeys(near))
+    beside |= search.neighbours([row.seq for row in more if not row.keyed])
     facts += [_reading(row, split) for row in more]
     return [fact._replace(beside=beside.get(fact.seq, ())) for fact in facts]
 

@@ -23,7 +23,7 @@ _AT_A_READ: Final = 8
 
 
 def catch_up(parts: Parts) -> int:
-    """How many facts of the home got a vector: all that lacked one."""
+    """How many facts of the home got a vector: all that lacked one, or as many as the model answered for."""
     embedder = embedder_of(parts.home.config)
     if embedder is None:
         return 0
@@ -31,7 +31,10 @@ def catch_up(parts: Parts) -> int:
         scopes = store_vectors.scopes(view)
     made = 0
     for tenant_id, agent_tag in scopes:
-        made += _scope(parts, embedder, tenant_id, agent_tag, 0, None)
+        try:
+            made += _scope(parts, embedder, tenant_id, agent_tag, 0, None)
+        except UnavailableError:
+            break
     return made
 
 

@@ -175,6 +175,7 @@ def test_explains_the_rank_by_the_words_of_the_query_alone(me: Memory) -> None:
 
 def test_a_frequent_word_ranks_what_the_rarer_find(me: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank_matches, "_FREQUENT", 8)
+    monkeypatch.setattr(rank_matches, "_SMALL", 8)
     monkeypatch.setattr(rank_matches, "_LEAST_FOUND", 1)
     me.remember("heron at the mill")
     me.remember("heron at the pond")
@@ -186,6 +187,7 @@ def test_a_frequent_word_ranks_what_the_rarer_find(me: Memory, monkeypatch: pyte
 
 def test_words_that_are_all_frequent_find_the_newest(me: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank_matches, "_FREQUENT", 8)
+    monkeypatch.setattr(rank_matches, "_SMALL", 8)
     for number in range(40):
         me.remember(f"the pond in week {number}")
     assert texts(me, "pond", limit=2) == ["the pond in week 39", "the pond in week 38"]
@@ -194,6 +196,7 @@ def test_words_that_are_all_frequent_find_the_newest(me: Memory, monkeypatch: py
 def test_what_is_no_longer_true_hides_nothing(me: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often a word stands in what was superseded."""
     monkeypatch.setattr(rank_matches, "_FREQUENT", 8)
+    monkeypatch.setattr(rank_matches, "_SMALL", 8)
     kept = "the pond is deep"
     me.remember(kept)
     for number in range(30):
