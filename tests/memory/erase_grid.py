@@ -30,7 +30,7 @@ from erasing import ME, Clock, forget, write  # noqa: E402
 from watching import Looker, beside, ended, forked, forms, keeper, neighbour, pieces, reader  # noqa: E402
 
 import memory.store  # noqa: E402
-from memory import erase, erase_backups, erase_tenant, scan_process, vfs, wiring  # noqa: E402
+from memory import erase_backups, erase_record, erase_run, erase_tenant, scan_process, vfs, wiring  # noqa: E402
 from memory.event import decode_content  # noqa: E402
 from memory.model import parse_fact_id  # noqa: E402
 from memory.principal import make_principal, with_all_scopes  # noqa: E402
@@ -121,7 +121,7 @@ class World:
             *(word for word in f"{key} {value}".replace("/", " ").split() if len(word) == MARK_LETTERS),
         }
         # A refusal of what was erased and stays refused holds no value and no text.
-        content = repr(_content(home, made["id"]))
+        content = repr(_contents(home, made["id"]))
         marks = frozenset(mark for mark in said if mark in content)
         self.never |= said - marks
         subject = subject if subject in marks else ""
@@ -148,14 +148,20 @@ class World:
         return [self.say(home, **more) for _ in range(count)]
 
 
-def _content(home: wiring.Home, id: str) -> Any:
+def _contents(home: wiring.Home, id: str) -> list[Any]:
+    """What a record says, and what others said of it that goes with it."""
     with home.parts().store.read() as view:
-        ((content,),) = view.rows(
-            """SELECT c.content FROM contents c JOIN events e ON e.seq = c.seq
+        ((seq, content),) = view.rows(
+            """SELECT e.seq, c.content FROM contents c JOIN events e ON e.seq = c.seq
                WHERE e.commitment >= ? ORDER BY e.commitment LIMIT 1""",
             parse_fact_id(id),
         )
-    return decode_content(content)
+        told = view.rows(
+            """SELECT c.content FROM acts a JOIN contents c ON c.seq = a.seq
+               WHERE a.target = ? AND a.act = 'corroborates'""",
+            seq,
+        )
+    return [decode_content(one) for (one,) in [(content,), *told]]
 
 
 def retract(home: wiring.Home, caller: Any, fact: Fact) -> bool:
@@ -338,14 +344,14 @@ def _dying_after(module: Any, name: str) -> None:
 
 CRASHES: dict[str, Callable[[], None]] = {
     "no crash": lambda: None,
-    "started": lambda: _dying_after(erase, "_start"),
+    "started": lambda: _dying_after(erase_run, "_start"),
     "in the transaction": lambda: setattr(erase_tenant, "forget_if_empty", _die),
-    "erased": lambda: _dying_after(erase, "_erase"),
+    "erased": lambda: _dying_after(erase_run, "_erase"),
     "log emptied": lambda: setattr(erase_tenant, "destroy_key", _die),
     "scanned": lambda: setattr(erase_backups, "destroy_keys", _die),
-    "verified": lambda: _dying_after(erase, "_verify"),
+    "verified": lambda: _dying_after(erase_run, "_verify"),
     "signed": lambda: setattr(wiring.Home, "create_public_file", _die),
-    "finished": lambda: _dying_after(erase.record, "finish"),
+    "finished": lambda: _dying_after(erase_record, "finish"),
 }
 BEFORE = ("started", "in the transaction")
 """A crash there has deleted nothing."""
