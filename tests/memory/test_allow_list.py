@@ -279,6 +279,32 @@ def drive_forget(memory: Memory, world: World) -> Iterator[object]:
         yield attempt(lambda kind=kind, token=token: memory.forget(id=world.ids[kind], confirm=token))  # type: ignore[misc]
 
 
+def each_request(method: str, *arguments: Any, **more: Any) -> Driver:
+    """Requests of which a hold has kept something, and one that there is not."""
+
+    def drive(memory: Memory, world: World) -> Iterator[object]:
+        owner = Memory(memory._parts, OWNER)
+        asked = {"subject": said("on_hold")["subject"]}
+        preview = attempt(lambda: owner.forget_preview(**asked))
+        if isinstance(preview, dict) and preview.get("confirm"):
+            attempt(lambda: owner.forget(**asked, confirm=preview["confirm"]))
+        with memory._parts.store.read() as view:
+            references = [row.request.hex() for row in view.erasures()]
+        assert references
+        for reference in (*references, "00" * 16):
+            yield attempt(
+                lambda reference=reference: getattr(memory, method)(reference, *arguments, **more)  # type: ignore[misc]
+            )
+
+    return drive
+
+
+def drive_deny(memory: Memory, world: World) -> Iterator[object]:
+    for kind in MARKER:
+        yield attempt(lambda kind=kind: memory.deny("legal_obligation", id=world.ids[kind]))  # type: ignore[misc]
+        yield attempt(lambda kind=kind: memory.deny("legal_obligation", subject=said(kind)["subject"]))  # type: ignore[misc]
+
+
 def drive_resolve(memory: Memory, world: World) -> Iterator[object]:
     for id in world.ids.values():
         yield attempt(lambda id=id: memory.resolve(world.conflict, id))  # type: ignore[misc]
@@ -342,6 +368,12 @@ METHODS: Final[Mapping[str, Way]] = {
     "resolve": Way(drive_resolve, changes=True),
     "forget_preview": Way(drive_selecting("forget_preview"), changes=True),
     "forget": Way(drive_forget, changes=True),
+    "request": Way(each_request("request"), changes=True),
+    "forget_rest": Way(each_request("forget_rest", confirm="0" * 64), changes=True),
+    "told": Way(each_request("told", ["00" * 16]), changes=True),
+    "deny": Way(drive_deny, changes=True),
+    "deny_rest": Way(each_request("deny_rest", "legal_obligation"), changes=True),
+    "withdraw": Way(each_request("withdraw"), changes=True),
     "hold": Way(drive_selecting("hold", authority="a court", review_by="2100-01-01T00:00:00Z"), changes=True),
     "release": Way(each_id("release", authority="a court"), changes=True),
     "retention": Way(once(lambda memory: memory.retention("0s", apply=True)), changes=True),
