@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from memory import store_ledger, timeline
+from memory import canon, store_ledger, timeline
 from memory.event import decode_content, decode_link
 from memory.model import own_name
 from memory.timeline import FactState, TimelineEvent
@@ -145,4 +145,21 @@ def _answered(states: Mapping[bytes, FactState], rows: Iterable[FactRow], as_of:
         if state.commitment in by_commitment
     ]
     withheld = len(served) < len(answer.served)
+    if answer.conflict and not (withheld or answer.content_erased) and _all_agree(served):
+        # What they disagree with has not begun.
+        latest = max(state.valid_from for _, state in served if not state.many)
+        return KeyView(tuple(one for one in served if one[1].many or one[1].valid_from == latest))
     return KeyView(tuple(served), answer.conflict, answer.content_erased, withheld)
+
+
+def _all_agree(served: Iterable[tuple[FactRow, FactState]]) -> bool:
+    """Whether all that is served, save of many values, says the same."""
+    first, *others = [row.content for row, state in served if not state.many]
+    return all(_said_alike(first, other) for other in others)
+
+
+def _said_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    left, right = one.get("value"), other.get("value")
+    if left is None or right is None:
+        return left is right and canon.canonical_text(one["text"]) == canon.canonical_text(other["text"])
+    return canon.same_value(left, right)

@@ -125,6 +125,12 @@ def resolve(parts: Parts, principal: Principal, conflict: object, keep: object) 
         if kept is None:
             raise MalformedError("expected keep to be the id of one of the facts in conflict")
         others = [fact for fact in facts if fact is not kept]
+        if kept.valid_from > act.now and any(fact.valid_from <= act.now for fact in others):
+            raise RefusedError(
+                "the one to keep begins later, and what it would replace holds until then: keep that one, or wait "
+                "until the other has begun",
+                code="not_begun",
+            )
         others += _said_ahead(others, [one for one in act.key_facts(kept) if one.status == "active"])
         made = act.state(
             "resolve", {"keeps": [kept.commitment], "retires": [fact.commitment for fact in others]}
@@ -294,6 +300,13 @@ def _admit(act: _Act, fact: FactRow, lifted: bytes | None) -> _Admission:
         raise RefusedError(decision.message, code=str(decision.reason))
     if decision.outcome == "agreed":
         raise RefusedError("a record says the same already; discard this one", code="agreed")
+    if decision.outcome == "conflict":
+        # It takes nobody's place before it begins, and then only that of its own client.
+        raise RefusedError(
+            "this one begins later, and another client's record says something else by then: let it through once it "
+            "has begun, or discard it",
+            code="not_begun",
+        )
     if decision.outcome == "history" and (lifted is not None or fact.valid_until is None):
         # Nobody could tell when it ended once the record that it stands behind is erased.
         raise RefusedError(
