@@ -218,10 +218,8 @@ class Key:
         for one in ended:
             if one.value in said:
                 continue
-            if one.value in self.retired:
-                known = self.retired[one.value][0]
-                until = None if known is None or until is None else max(known, until)
-            self.retired[one.value] = until, one.id
+            known = self.retired.get(one.value, (until, None))[0]
+            self.retired[one.value] = None if known is None or until is None else max(known, until), one.id
 
     def settle(self, value: int, now: int, until: int | None) -> None:
         said = {one.value for one in self.standing(now)} | {value}
