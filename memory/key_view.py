@@ -145,16 +145,17 @@ def _answered(states: Mapping[bytes, FactState], rows: Iterable[FactRow], as_of:
         if state.commitment in by_commitment
     ]
     withheld = len(served) < len(answer.served)
-    if answer.conflict and not (withheld or answer.content_erased) and _all_agree(served):
+    single = [row.content for row, state in served if not state.many]
+    if answer.conflict and not (withheld or answer.content_erased) and all_agree(single):
         # What they disagree with has not begun.
         latest = max(state.valid_from for _, state in served if not state.many)
         return KeyView(tuple(one for one in served if one[1].many or one[1].valid_from == latest))
     return KeyView(tuple(served), answer.conflict, answer.content_erased, withheld)
 
 
-def _all_agree(served: Iterable[tuple[FactRow, FactState]]) -> bool:
-    """Whether all that is served, save of many values, says the same."""
-    first, *others = [row.content for row, state in served if not state.many]
+def all_agree(contents: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether facts with these contents, one or more, all say the same."""
+    first, *others = contents
     return all(_said_alike(first, other) for other in others)
 
 

@@ -121,6 +121,25 @@ def test_two_who_agree_are_not_in_doubt_for_what_a_third_says_of_later(
     assert active(desk) == ["kyiv", "rome", "rome"]
 
 
+@pytest.mark.parametrize("gone", ["retracted", "erased"])
+def test_nothing_is_in_doubt_once_all_that_remains_says_the_same(
+    desk: Memory, ide: Memory, cli: Memory, clock: Clock, gone: str
+) -> None:
+    say(desk, "oslo")
+    say(ide, "rome")
+    third = say(cli, "kyiv", valid_from=clock.second(100))["id"]
+    say(desk, "rome")
+    assert len(desk.conflicts()["conflicts"]) == desk.status()["conflicts"] == 1
+    if gone == "retracted":
+        desk.retract(third)
+    else:
+        desk.forget(id=third, confirm=desk.forget_preview(id=third)["confirm"])
+    assert desk.conflicts()["conflicts"] == []
+    assert desk.status()["conflicts"] == 0
+    assert (desk.get(KEY)["current"], active(desk)) == ("rome", ["rome"])
+    assert say(cli, "kyiv")["outcome"] in ("refused", "conflict")
+
+
 def test_one_value_and_many_that_begin_later_do_not_disagree(desk: Memory, ide: Memory, clock: Clock) -> None:
     say(ide, "rome", valid_from=clock.second(100), many=True)
     assert say(desk, "oslo")["outcome"] == "stored"

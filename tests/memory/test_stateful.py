@@ -295,8 +295,10 @@ class Machine(RuleBasedStateMachine):
             if one.status in ("active", "conflict") and one.value == fact.value and one is not fact
         ]
         self.memory(tenant).retract(fact.id)
-        if fact.status == "conflict" and len(others) == 1 and others[0] not in same:
-            others[0].status = "active"
+        others = [one for one in others if one not in same]
+        if fact.status == "conflict" and len({one.value for one in others}) == 1:
+            for one in others:
+                one.status = "active"
         known.retire([fact, *same], self.time, None, "retracted", None)
 
     @rule(tenant=tenants, key=keys, which=st.integers(0, 5))
