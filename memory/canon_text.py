@@ -29,10 +29,9 @@ _INVISIBLE: Final = (
     (0xFEFF, 0xFEFF),
     (0xFFA0, 0xFFA0),
     (0xFFF0, 0xFFF8),
+    (0x1BCA0, 0x1BCA3),
     (0x1D173, 0x1D17A),
-    (0xE0001, 0xE0001),
-    (0xE0020, 0xE007F),
-    (0xE0100, 0xE01EF),
+    (0xE0000, 0xE0FFF),
 )
 # One character in several typographic shapes.
 _SHAPES: Final = {
@@ -41,6 +40,8 @@ _SHAPES: Final = {
     '"': "“”„‟",
     ".": "٫",
     ",": "٬",
+    # Braille with no dots: a blank that is no white space to Unicode.
+    " ": "\u2800",
 }
 _KEPT_AS_WRITTEN: Final = ("<super>", "<sub>", "<fraction>", "<circle>")
 

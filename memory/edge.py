@@ -30,7 +30,7 @@ _BLANK: Final = frozenset(
         (0x3164, 0x3164),
         (0xFE00, 0xFE0F),
         (0xFFA0, 0xFFA0),
-        (0xE0100, 0xE01EF),
+        (0xE0000, 0xE0FFF),
     )
     for code in range(first, last + 1)
 )

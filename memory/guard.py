@@ -47,6 +47,10 @@ CONFLICT: Final = (
     "Kept beside another client's record of this key, which says something else; until the conflict is resolved "
     "the key has no current value. Settle it with resolve."
 )
+CONFLICT_COMING: Final = (
+    "Stored as the current record of this key; another client has written something else ahead, and from its "
+    "valid_from on the two disagree. Settle it with resolve."
+)
 CONFLICT_FUTURE: Final = (
     "Kept for later beside another client's record of this key; from its valid_from on the two disagree, and the "
     "present record stands until then. Settle it with resolve."
@@ -111,6 +115,7 @@ def history_end(proposal: Proposal, known: Known) -> int | None:
     """
     view = _view(proposal, known)
     ends = [fact.valid_from for fact in view.current if fact.valid_from > view.start and not fact.many]
+    ends += [fact.valid_from for fact in _said_since(view)]
     if proposal.valid_until is not None:
         ends.append(proposal.valid_until)
     return min(ends, default=None)
@@ -203,6 +208,7 @@ def _past(view: _View) -> Decision | None:
     replaced = [fact for fact in own or view.current if not fact.many and not view.many]
     # A reaffirmation says that the value holds now, since whenever that was.
     behind = [fact for fact in replaced if fact.valid_from > view.start and view.known.lifted is None]
+    behind += _said_since(view)
     if not ended and not behind:
         return None
     for fact in view.known.facts:
@@ -222,6 +228,13 @@ def _past(view: _View) -> Decision | None:
     if ended:
         return Decision("history", HISTORY_ENDED)
     return Decision("history", HISTORY_SAME if _says_the_same(proposal, behind[0]) else HISTORY)
+
+
+def _said_since(view: _View) -> list[KnownFact]:
+    """Of many values, those that say the same from a later time on: one value does not stand twice."""
+    facts = view.current if view.many and view.known.lifted is None else ()
+    later = [fact for fact in facts if fact.many and fact.valid_from > view.start]
+    return [fact for fact in later if _says_the_same(view.proposal, fact)]
 
 
 def _agreement(view: _View) -> Decision | None:
@@ -295,7 +308,7 @@ def _landed(view: _View) -> Decision:
         return Decision("stored", STORED_MANY)
     future = view.start > view.known.now
     if future:
-        replaced = [fact for fact in view.coming if fact.valid_from == view.start]
+        replaced = [fact for fact in view.coming if fact.valid_from == view.start and not fact.many]
     else:
         replaced = [*view.displaced, *view.current]
     retires = _with_plans(view, [fact for fact in replaced if fact.client == view.known.client])
@@ -303,6 +316,7 @@ def _landed(view: _View) -> Decision:
         fact.commitment
         for fact in (*view.current, *view.coming)
         if fact.client != view.known.client
+        and not fact.many
         and _overlaps(view, fact)
         and not _says_the_same(view.proposal, fact)
     )
@@ -313,9 +327,9 @@ def _landed(view: _View) -> Decision:
         if fact.client != view.known.client and fact.status == "conflict" and _takes_a_side(view)
     )
     if conflicts:
-        return Decision(
-            "conflict", CONFLICT_FUTURE if future else CONFLICT, retires=retires, conflicts=conflicts
-        )
+        now = any(fact.commitment in conflicts for fact in view.current)
+        message = CONFLICT_FUTURE if future else CONFLICT if now else CONFLICT_COMING
+        return Decision("conflict", message, retires=retires, conflicts=conflicts)
     if retires:
         return Decision("superseded", SUPERSEDED, retires=retires, keeps=keeps)
     return Decision("stored", STORED_FUTURE if future else STORED)

@@ -7,6 +7,7 @@ a memory that is slow, locked or broken must not stop anybody's work. Recalled t
 from __future__ import annotations
 
 import json
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +25,7 @@ MAX_CHARACTERS: Final = 6000
 
 EVENTS: Final[Mapping[str, str]] = {"session-start": "SessionStart", "prompt": "UserPromptSubmit"}
 MAX_INPUT_BYTES: Final = 1 << 20
+_MARK: Final = re.compile(r"[<＜﹤](?=\s*[/／]?\s*memory)", re.IGNORECASE)
 _SESSION_FACTS: Final = 20
 _PROMPT_FACTS: Final = 5
 _MAX_QUERY_CHARACTERS: Final = 2000
@@ -94,6 +96,8 @@ def _text(facts: list[dict[str, Any]], about: str) -> str | None:
     for fact in facts:
         key = f"{fact['key']}: " if fact.get("key") else ""
         line = visible(f"- {key}{fact['text'] if fact.get('text') else fact['value']}").replace("\n", " ")
+        # A fact may say the mark that ends the facts, and would go on as the host's own words.
+        line = _MARK.sub("&lt;", line)
         room -= len(line) + 1
         if room < 0:
             break

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from memory import store_ledger, timeline
+from memory import canon, store_ledger, timeline
 from memory.event import decode_content, decode_link
 from memory.model import own_name
 from memory.timeline import FactState, TimelineEvent
@@ -145,4 +145,22 @@ def _answered(states: Mapping[bytes, FactState], rows: Iterable[FactRow], as_of:
         if state.commitment in by_commitment
     ]
     withheld = len(served) < len(answer.served)
+    single = [row.content for row, state in served if not state.many]
+    if answer.conflict and not (withheld or answer.content_erased) and all_agree(single):
+        # What they disagree with has not begun.
+        latest = max(state.valid_from for _, state in served if not state.many)
+        return KeyView(tuple(one for one in served if one[1].many or one[1].valid_from == latest))
     return KeyView(tuple(served), answer.conflict, answer.content_erased, withheld)
+
+
+def all_agree(contents: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether facts with these contents, one or more, all say the same."""
+    first, *others = contents
+    return all(_said_alike(first, other) for other in others)
+
+
+def _said_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    left, right = one.get("value"), other.get("value")
+    if left is None or right is None:
+        return left is right and canon.canonical_text(one["text"]) == canon.canonical_text(other["text"])
+    return canon.same_value(left, right)

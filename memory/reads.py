@@ -28,6 +28,7 @@ from memory.answers import (
 from memory.grants import open_reading
 from memory.key_view import (
     KeyView,
+    all_agree,
     fact_now,
     fact_then,
     key_now,
@@ -189,7 +190,9 @@ def conflicts(parts: Parts, principal: Principal, owner: object = None) -> Answe
 
 def is_open(view: Snapshot, tenant_id: int, key_tag: bytes, facts: Collection[FactRow]) -> bool:
     """Whether a conflict has two sides still: one of them may be erased, or on hold."""
-    return len(facts) > 1 or (bool(facts) and store_holds.is_disputed_on_hold(view, tenant_id, key_tag))
+    if facts and store_holds.is_disputed_on_hold(view, tenant_id, key_tag):
+        return True
+    return len(facts) > 1 and not all_agree(fact.content for fact in facts)
 
 
 def status(parts: Parts, principal: Principal) -> Answer:

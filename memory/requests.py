@@ -147,8 +147,10 @@ def redeem_token(
     Raises RefusedError with code `token_invalid` if it is not for this caller, key, value and record.
     """
     taken = txn.take_token(scope.tenant_id, _hash(token), TOKEN_PURPOSE, now)
-    refusal = None if taken is None or taken.target is None else txn.view.event_by_seq(taken.target)
-    if taken is None or refusal is None:
+    target = () if taken is None or taken.target is None else (taken.target,)
+    refusal = next(iter(txn.view.facts_by_seq(scope.tenant_id, scope.agent_tag, target)), None)
+    # What a reviewer has discarded, or lifted already, waits for nobody any more.
+    if taken is None or refusal is None or refusal.status != "refused":
         raise _invalid()
     bound = _bound(scope, principal, refusal.commitment, proposal, standing)
     if not hmac.compare_digest(taken.bound, bound):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from memory import beginning, canon, edge, guard, ledger, requests, store_holds
 from memory.answers import Answer, receipts
-from memory.key_view import STANDING, states_of_key
+from memory.key_view import STANDING, all_agree, states_of_key
 from memory.model import Known, Principal, Proposal, own_name, parse_fact_id
 from memory.principal import require
 from memory.remember import close_settled_conflict, known_fact
@@ -90,12 +90,13 @@ def retract(parts: Parts, principal: Principal, reference: object) -> Answer:
         fact = _fact(act, commitment)
         if fact.status not in _RETRACTABLE:
             raise _not_in_state("retract", "is current", fact.status)
-        others = [other for other in act.key_facts(fact) if other.status == "conflict"]
-        # The one that remains of two is no longer disputed.
-        survivors = others if fact.status == "conflict" and len(others) == 1 else []
-        keeps = [other.commitment for other in survivors]
+        standing = act.key_facts(fact)
         past = fact.status == "history"  # what was said of then says nothing of now, and retires nothing
-        ended = [fact] if past else [fact, *_said_ahead([fact], act.key_facts(fact))]
+        ended = [fact] if past else [fact, *_said_ahead([fact], standing)]
+        others = [other for other in standing if other.status == "conflict" and other not in ended]
+        # What remains is no longer disputed once it all says the same.
+        settled = fact.status == "conflict" and bool(others) and all_agree(one.content for one in others)
+        keeps = [other.commitment for other in others] if settled else []
         made = act.state("retract", {"retracts": [one.commitment for one in ended], "keeps": keeps})
         if not past:
             act.retire(ended)
@@ -125,6 +126,12 @@ def resolve(parts: Parts, principal: Principal, conflict: object, keep: object) 
         if kept is None:
             raise MalformedError("expected keep to be the id of one of the facts in conflict")
         others = [fact for fact in facts if fact is not kept]
+        if kept.valid_from > act.now and any(fact.valid_from <= act.now for fact in others):
+            raise RefusedError(
+                "the one to keep begins later, and what it would replace holds until then: keep that one, or wait "
+                "until the other has begun",
+                code="not_begun",
+            )
         others += _said_ahead(others, [one for one in act.key_facts(kept) if one.status == "active"])
         made = act.state(
             "resolve", {"keeps": [kept.commitment], "retires": [fact.commitment for fact in others]}
@@ -294,6 +301,13 @@ def _admit(act: _Act, fact: FactRow, lifted: bytes | None) -> _Admission:
         raise RefusedError(decision.message, code=str(decision.reason))
     if decision.outcome == "agreed":
         raise RefusedError("a record says the same already; discard this one", code="agreed")
+    if decision.outcome == "conflict":
+        # It takes nobody's place before it begins, and then only that of its own client.
+        raise RefusedError(
+            "this one begins later, and another client's record says something else by then: let it through once it "
+            "has begun, or discard it",
+            code="not_begun",
+        )
     if decision.outcome == "history" and (lifted is not None or fact.valid_until is None):
         # Nobody could tell when it ended once the record that it stands behind is erased.
         raise RefusedError(

@@ -279,30 +279,21 @@ def drive_forget(memory: Memory, world: World) -> Iterator[object]:
         yield attempt(lambda kind=kind, token=token: memory.forget(id=world.ids[kind], confirm=token))  # type: ignore[misc]
 
 
-def each_request(method: str, *arguments: Any, **more: Any) -> Driver:
-    """Requests of which a hold has kept something, and one that there is not."""
+def drive_request(method: str, **more: Any) -> Driver:
+    """What was asked for and is kept by a hold, asked about or gone on with, by whoever may; by ids of facts, too."""
 
     def drive(memory: Memory, world: World) -> Iterator[object]:
-        owner = Memory(memory._parts, OWNER)
-        asked = {"subject": said("on_hold")["subject"]}
-        preview = attempt(lambda: owner.forget_preview(**asked))
-        if isinstance(preview, dict) and preview.get("confirm"):
-            attempt(lambda: owner.forget(**asked, confirm=preview["confirm"]))
-        with memory._parts.store.read() as view:
-            references = [row.request.hex() for row in view.erasures()]
-        assert references
-        for reference in (*references, "00" * 16):
-            yield attempt(
-                lambda reference=reference: getattr(memory, method)(reference, *arguments, **more)  # type: ignore[misc]
-            )
+        preview = attempt(lambda: memory.forget_preview(all=True))
+        confirm = preview.get("confirm", "0" * 64) if isinstance(preview, dict) else ""
+        answer = attempt(lambda: memory.forget(all=True, confirm=confirm))
+        request = answer.get("request", "0" * 32) if isinstance(answer, dict) else ""
+        allowed = "memory:purge" in memory.principal.scopes
+        assert (request != "0" * 32) == allowed, "no request, so this would prove nothing"
+        for reference in (request, *world.ids.values()):
+            yield attempt(lambda reference=reference: getattr(memory, method)(reference, **more))  # type: ignore[misc]
+        yield attempt(lambda: memory.request(request))
 
     return drive
-
-
-def drive_deny(memory: Memory, world: World) -> Iterator[object]:
-    for kind in MARKER:
-        yield attempt(lambda kind=kind: memory.deny("legal_obligation", id=world.ids[kind]))  # type: ignore[misc]
-        yield attempt(lambda kind=kind: memory.deny("legal_obligation", subject=said(kind)["subject"]))  # type: ignore[misc]
 
 
 def drive_resolve(memory: Memory, world: World) -> Iterator[object]:
@@ -368,12 +359,12 @@ METHODS: Final[Mapping[str, Way]] = {
     "resolve": Way(drive_resolve, changes=True),
     "forget_preview": Way(drive_selecting("forget_preview"), changes=True),
     "forget": Way(drive_forget, changes=True),
-    "request": Way(each_request("request"), changes=True),
-    "forget_rest": Way(each_request("forget_rest", confirm="0" * 64), changes=True),
-    "told": Way(each_request("told", ["00" * 16]), changes=True),
-    "deny": Way(drive_deny, changes=True),
-    "deny_rest": Way(each_request("deny_rest", "legal_obligation"), changes=True),
-    "withdraw": Way(each_request("withdraw"), changes=True),
+    "deny": Way(drive_selecting("deny", code="legal_claims"), changes=True),
+    "request": Way(drive_request("request"), changes=True),
+    "forget_rest": Way(drive_request("forget_rest", confirm="0" * 64), changes=True),
+    "told": Way(drive_request("told", recipients=["00" * 16]), changes=True),
+    "deny_rest": Way(drive_request("deny_rest", code="legal_claims"), changes=True),
+    "withdraw": Way(drive_request("withdraw"), changes=True),
     "hold": Way(drive_selecting("hold", authority="a court", review_by="2100-01-01T00:00:00Z"), changes=True),
     "release": Way(each_id("release", authority="a court"), changes=True),
     "retention": Way(once(lambda memory: memory.retention("0s", apply=True)), changes=True),
@@ -485,11 +476,20 @@ def arguments_of(properties: Mapping[str, Any], world: World) -> Iterator[dict[s
             yield {"text": "another", "key": key, "value": "another"}
     elif "conflict" in properties:
         yield from ({"conflict": world.conflict, "keep": id} for id in world.ids.values())
+    elif "request" in properties:
+        needs = {"confirm": "0" * 64, "recipients": ["00" * 16], "code": "legal_claims"}
+        more = {name: value for name, value in needs.items() if name in properties}
+        yield from ({"request": id, **more} for id in ("00" * 16, *world.ids.values()))
     elif "superseded_older_than" in properties:
         yield {"superseded_older_than": "0s"}
     else:
         ids = [*world.ids.values(), world.conflict]
-        needs = {"authority": "a court", "review_by": "2100-01-01T00:00:00Z", "reason": "because"}
+        needs = {
+            "authority": "a court",
+            "review_by": "2100-01-01T00:00:00Z",
+            "reason": "because",
+            "code": "legal_claims",
+        }
         more = {name: value for name, value in needs.items() if name in properties}
         if "reader" in properties:
             yield {"reader": "bot "}

@@ -211,8 +211,10 @@ def test_settling_a_conflict_for_a_retired_value_makes_it_current(
     test_a_token_that_ends_in_a_conflict_lifts_nothing(me, ide, home, clock)
     (conflict,) = me.conflicts()["conflicts"]
     kept = next(fact["id"] for fact in conflict["facts"] if fact["value"] == "Monday")
-    me.resolve(conflict["id"], kept)
+    with pytest.raises(RefusedError, match="begins later"):
+        me.resolve(conflict["id"], kept)
     clock.pass_seconds(10_000)
+    me.resolve(conflict["id"], kept)
     assert me.get("deploy")["current"] == "Monday"
     assert ide.remember("again Monday", key="deploy", value="Monday")["outcome"] == "agreed"
 

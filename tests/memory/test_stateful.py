@@ -1,6 +1,6 @@
 """Any order of writes, decisions, erasures and crashes, compared with a plain model and with its own statements.
 
-Two tenants, three clients, two keys each. HYPOTHESIS_PROFILE=explore draws more of it.
+Two tenants, three clients, two keys each and one of many values. HYPOTHESIS_PROFILE=explore draws more of it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,21 @@ from tlog.errors import MalformedError, RefusedError
 
 SECOND = 1_000_000
 LONG_AGO = "2001-01-01T00:00:00Z"
+LONG_AGO_SECONDS = 978_307_200
 SPELLINGS = (
     ("eu-west-1", "EU-WEST-1", '"eu-west-1"', " eu-west-1."),
     ("90 days", "90d", "ninety days", "2160 hours"),
     ("1,500", "1500", "1 500", "1500."),
     ("-5", "−5", " -5 ", "-5"),
 )
-TENANTS, CLIENTS, KEYS = ("acme", "acme/evil"), ("desk", "ide", "cli"), ("svc/region", "svc.region/old")
-KEY_SPELLINGS = {"svc/region": "SVC Region", "svc.region/old": "svc_region-old"}
+TENANTS, CLIENTS, KEYS = (
+    ("acme", "acme/evil"),
+    ("desk", "ide", "cli"),
+    ("svc/region", "svc.region/old", "box/labels"),
+)
+MANY = "box/labels"
+KEY_SPELLINGS = {"svc/region": "SVC Region", "svc.region/old": "svc_region-old", MANY: "Box.Labels"}
+PROSE = {"svc/region": "svc region old", "svc.region/old": "svc region old", MANY: "box labels"}
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or "project"
 ERASURES = 1 if PROFILE == "project" else 3
 
@@ -97,7 +104,7 @@ class Machine(RuleBasedStateMachine):
         how=st.sampled_from(
             ["plain"] * 4 + ["brief"] * 3 + ["ahead"] * 2 + ["ahead brief", "past", "provisional", "restatement"]
         ),
-        other_key=st.booleans(), lift=st.sampled_from(["", "", "plain", "brief", "ahead"]),
+        other_key=st.booleans(), lift=st.sampled_from(["", "", "plain", "brief", "ahead"]), many=st.booleans(),
     )  # fmt: skip
     def remember(
         self,
@@ -109,88 +116,76 @@ class Machine(RuleBasedStateMachine):
         how: str,
         other_key: bool,
         lift: str,
+        many: bool,
     ) -> None:
         """One write, as the model expects it; an echo may be lifted at once by its token."""
         known = self.model[tenant, key]
         # A fact that is dated in the past is a case of its own while nothing stands.
         how = "plain" if how == "past" and not known.now(self.time) else how
         known.begin(self.time)
-        others = [one for one in known.standing(self.time) if one.client != client]
-        if how.startswith("ahead") and others:
-            how = "plain"
-        if known.ahead(self.time) and (others or how not in ("plain", "brief", "ahead", "ahead brief")):
-            return  # of several clients before something has begun, test_guard tells
-        starts = self.time // SECOND + 20 if how.startswith("ahead") else None
-        ends = self.time // SECOND + 30 if how.endswith("brief") else None
+        made = Fact("", client, value, "", begun=self.time, many=many and key == MANY)
+        if how == "past" and (made.many or known.is_many(self.time)):
+            made.starts = LONG_AGO_SECONDS * SECOND
+        if how.startswith("ahead"):
+            made.starts = (self.time // SECOND + 20) * SECOND
+        if how.endswith("brief"):
+            made.ends = (self.time // SECOND + 30) * SECOND
         expected = known.expect(
-            client,
-            value,
-            self.time,
-            how,
-            None if ends is None else ends * SECOND,
-            None if starts is None else starts * SECOND,
+            made, self.time, how.split()[0].replace("ahead", "plain").replace("brief", "plain")
         )
-        if how == "ahead brief" and expected == "agreed" and not known.is_retired(value, self.time):
-            return
         more: dict[str, Any] = {"provisional": how == "provisional", "restatement": how == "restatement"}
         if how == "past":
             more["valid_from"] = LONG_AGO
-        if starts is not None:
-            more["valid_from"] = starts
-        if ends is not None:
-            more["valid_until"] = ends
+        elif made.starts is not None:
+            more["valid_from"] = made.starts // SECOND
+        if made.ends is not None:
+            more["valid_until"] = made.ends // SECOND
         self.number += 1
         written = {"key": KEY_SPELLINGS[key] if other_key else key, "value": SPELLINGS[value][spelling]}
         memory = self.memory(tenant, client)
-        more["idempotency_key"] = f"{client} {self.number}"
+        more |= {"idempotency_key": f"{client} {self.number}", "many": made.many}
         answer = memory.remember(f"write {self.number}", **written, **more)
-        assert answer["outcome"] == expected, (answer, how)
+        assert answer["outcome"] == expected, (how, made, known, answer["message"])
         again = memory.remember(f"write {self.number}", **written, **more)
         assert (again["id"], again["outcome"]) == (answer["id"], expected)
         with pytest.raises(RefusedError):
             memory.remember("another body", **written, **more)
-        made = Fact(
-            answer["id"],
-            client,
-            value,
-            expected,
-            None if ends is None else ends * SECOND,
-            None if starts is None else starts * SECOND,
-            self.time,
-        )
+        made.id, made.status, made.begun = answer["id"], expected, self.time
         if expected in ("held", "refused"):
+            made.many = made.many or known.is_many(self.time)
             self.waiting[tenant, key].append(made)
         if expected != "agreed":
             known.land(made, self.time, expected)
         if expected == "refused":
             assert answer["reason"] == "echo"
-            if lift and not known.ahead(self.time):
+            if lift:
                 self.lift(memory, known, answer, made, written, lift)
 
     def lift(
         self, memory: Memory, known: Key, refused: Any, made: Fact, written: dict[str, str], how: str
     ) -> None:
         """The refused value holds again: now, until soon, or from soon on. Only what holds for good is free."""
-        standing = known.standing(self.time)
+        standing = known.now(self.time)
         more: dict[str, Any] = {}
-        taken = Fact("", made.client, made.value, "active", begun=self.time)
+        taken = Fact("", made.client, made.value, "active", begun=self.time, many=known.is_many(self.time))
         if how == "brief":
             more["valid_until"] = self.time // SECOND + 30
             taken.ends = more["valid_until"] * SECOND
-        if how == "ahead" and all(one.client == made.client for one in standing):
+        if how == "ahead":
             more["valid_from"] = self.time // SECOND + 20
             taken.starts = more["valid_from"] * SECOND
+            if any(
+                known.against(taken, self.time) or one.start == taken.starts for one in known.ahead(self.time)
+            ) or known.against(taken, self.time):
+                return
         answer = memory.remember(
             "it is so again", **written, **more, reaffirm=refused["reaffirm"], reason="it is"
         )
-        taken.id = answer["id"]
+        taken.id, taken.begun = answer["id"], self.time
         known.facts[taken.id] = taken
-        if taken.starts is None:
-            stood = any((one.starts or 0) <= self.time for one in standing)
-            assert answer["outcome"] == ("superseded" if stood else "stored")
-            known.take(taken, self.time, lift=True, until=taken.ends)
-        else:
-            assert answer["outcome"] == "stored"
+        replaced = bool(standing) and not taken.many and taken.starts is None
+        assert answer["outcome"] == ("superseded" if replaced else "stored")
+        known.take(taken, self.time, lift=True, until=taken.ends)
         with pytest.raises(RefusedError):
             memory.remember("it is so again", **written, reaffirm=refused["reaffirm"], reason="it is")
         made.status = "lifted"
@@ -206,7 +201,7 @@ class Machine(RuleBasedStateMachine):
         for number, (value, how) in enumerate(steps):
             if number == len(steps) - 1:
                 self.time += 40 * SECOND
-            self.remember(tenant, client, key, value, number, how, False, "")
+            self.remember(tenant, client, key, value, number, how, False, "", False)
 
     @rule(
         tenant=tenants,
@@ -220,15 +215,15 @@ class Machine(RuleBasedStateMachine):
         self, tenant: str, client: str, key: str, first: int, second: int, ended: str
     ) -> None:
         """One value, another from soon on; once that has begun, and was perhaps taken back, the first again."""
-        self.remember(tenant, client, key, first, 0, "plain", False, "")
-        self.remember(tenant, client, key, second, 1, "ahead", False, "")
+        self.remember(tenant, client, key, first, 0, "plain", False, "", False)
+        self.remember(tenant, client, key, second, 1, "ahead", False, "", False)
         self.time += 40 * SECOND
         if ended:
             self.model[tenant, key].begin(self.time)
             self.retract(tenant, key, 0)
         self.tell(tenant, key, first, True)
         self.tell(tenant, key, first, False)
-        self.remember(tenant, client, key, first, 2, "plain", False, "")
+        self.remember(tenant, client, key, first, 2, "plain", False, "", False)
 
     @rule(
         tenant=tenants,
@@ -241,14 +236,14 @@ class Machine(RuleBasedStateMachine):
     def lift_for_a_time(self, tenant: str, client: str, key: str, first: int, second: int, lift: str) -> None:
         """A retired value is reaffirmed until soon, or from soon on; before and after, it is said again."""
         for value in (first, second):
-            self.remember(tenant, client, key, value, 0, "plain", False, "")
-        self.remember(tenant, client, key, first, 1, "plain", False, lift)
+            self.remember(tenant, client, key, value, 0, "plain", False, "", False)
+        self.remember(tenant, client, key, first, 1, "plain", False, lift, False)
         self.tell(tenant, key, first, False)
         if lift == "ahead":
-            self.remember(tenant, client, key, first, 2, "plain", False, "")
+            self.remember(tenant, client, key, first, 2, "plain", False, "", False)
         self.time += 40 * SECOND
         self.tell(tenant, key, first, False)
-        self.remember(tenant, client, key, first, 3, "plain", False, "")
+        self.remember(tenant, client, key, first, 3, "plain", False, "", False)
 
     @rule(tenant=tenants, key=keys, value=values, keyed=st.booleans())
     def tell(self, tenant: str, key: str, value: int, keyed: bool) -> None:
@@ -260,7 +255,7 @@ class Machine(RuleBasedStateMachine):
             answer = self.memory(tenant, "desk").remember(said, key=key)
             assert (answer["outcome"], answer["reason"]) == ("held", "possible_echo")
         elif not keyed and known.states(value, self.time):
-            answer = self.memory(tenant, "desk").remember(f"svc region old: {SPELLINGS[value][0]}.")
+            answer = self.memory(tenant, "desk").remember(f"{PROSE[key]}: {SPELLINGS[value][0]}.")
             assert (answer["outcome"], answer["reason"]) == ("held", "possible_echo")
 
     @rule(tenant=tenants, client=clients, key=keys, value=values)
@@ -300,8 +295,10 @@ class Machine(RuleBasedStateMachine):
             if one.status in ("active", "conflict") and one.value == fact.value and one is not fact
         ]
         self.memory(tenant).retract(fact.id)
-        if fact.status == "conflict" and len(others) == 1 and others[0] not in same:
-            others[0].status = "active"
+        others = [one for one in others if one not in same]
+        if fact.status == "conflict" and len({one.value for one in others}) == 1:
+            for one in others:
+                one.status = "active"
         known.retire([fact, *same], self.time, None, "retracted", None)
 
     @rule(tenant=tenants, key=keys, which=st.integers(0, 5))
@@ -333,12 +330,14 @@ class Machine(RuleBasedStateMachine):
         """A person looks at what waits."""
         known, waiting = self.model[tenant, key], self.waiting[tenant, key]
         known.begin(self.time)
-        if not waiting or known.ahead(self.time):
+        if not waiting:
             return
         fact = waiting[which % len(waiting)]
+        if fact.start > self.time and (known.against(fact, self.time) or known.ahead(self.time)):
+            return
         memory = self.memory(tenant)
         status = fact.status
-        same = any(one.value == fact.value for one in known.now(self.time))
+        same = any(one.value == fact.value for one in known.standing(self.time))
         right = {"confirm": "held", "reaffirm": "refused"}.get(what, status)
         fits = status == right and fact.id in known.facts
         refused = what != "discard" and (
@@ -403,7 +402,7 @@ class Machine(RuleBasedStateMachine):
             return
         self.erasures += 1
         answer = self.memory(tenant).retention("0s", apply=True)
-        assert answer["removed"] == sum(len(ids) for ids in superseded.values())
+        assert answer["removed"] == sum(len(ids) for ids in superseded.values()), (superseded, self.model)
         for place, ids in superseded.items():
             for reference in ids:
                 self.erased.add(place)
