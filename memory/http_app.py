@@ -19,7 +19,8 @@ from memory.http_answers import HttpAnswer, problem_of
 from memory.http_auth import METADATA, metadata, metadata_url
 from memory.http_document import describe
 from memory.http_guard import Reached, guard_hosts
-from memory.http_routes import ROUTES, Route
+from memory.http_route import Route
+from memory.http_routes import ROUTES
 from memory.http_spans import request_span
 from memory.http_work import Asked, Work
 from tlog import web
