@@ -279,6 +279,25 @@ def drive_forget(memory: Memory, world: World) -> Iterator[object]:
         yield attempt(lambda kind=kind, token=token: memory.forget(id=world.ids[kind], confirm=token))  # type: ignore[misc]
 
 
+def drive_requests(method: str, **more: Any) -> Driver:
+    """Of requests that erased one record each, one that a hold kept, and two that are none of this tenant's."""
+
+    def drive(memory: Memory, world: World) -> Iterator[object]:
+        references = ["0" * 32, "1"]
+        hold = {"authority": "a court", "review_by": "2100-01-01T00:00:00Z"}
+        key = min(set(world.keys.values()))
+        for selector in ({"id": world.ids["superseded"]}, {"key": key}):
+            attempt(lambda selector=selector: memory.hold(id=world.ids["superseded"], **hold))  # type: ignore[misc]
+            preview = attempt(lambda selector=selector: memory.forget_preview(**selector))  # type: ignore[misc]
+            token = preview.get("confirm", "0" * 64) if isinstance(preview, dict) else ""
+            done = attempt(lambda selector=selector, token=token: memory.forget(confirm=token, **selector))  # type: ignore[misc]
+            references += [done["request"]] if isinstance(done, dict) and "request" in done else []
+        for reference in references:
+            yield attempt(lambda reference=reference: getattr(memory, method)(reference, **more))  # type: ignore[misc]
+
+    return drive
+
+
 def drive_resolve(memory: Memory, world: World) -> Iterator[object]:
     for id in world.ids.values():
         yield attempt(lambda id=id: memory.resolve(world.conflict, id))  # type: ignore[misc]
@@ -342,6 +361,13 @@ METHODS: Final[Mapping[str, Way]] = {
     "resolve": Way(drive_resolve, changes=True),
     "forget_preview": Way(drive_selecting("forget_preview"), changes=True),
     "forget": Way(drive_forget, changes=True),
+    "require_token": Way(drive_selecting("require_token", confirm="0" * 64), changes=True),
+    "request": Way(drive_requests("request"), changes=True),
+    "forget_rest": Way(drive_requests("forget_rest", confirm="0" * 64), changes=True),
+    "told": Way(drive_requests("told", recipients=["00" * 16]), changes=True),
+    "deny": Way(drive_selecting("deny", code="legal_claims"), changes=True),
+    "deny_rest": Way(drive_requests("deny_rest", code="legal_claims"), changes=True),
+    "withdraw": Way(drive_requests("withdraw"), changes=True),
     "hold": Way(drive_selecting("hold", authority="a court", review_by="2100-01-01T00:00:00Z"), changes=True),
     "release": Way(each_id("release", authority="a court"), changes=True),
     "retention": Way(once(lambda memory: memory.retention("0s", apply=True)), changes=True),
@@ -457,7 +483,12 @@ def arguments_of(properties: Mapping[str, Any], world: World) -> Iterator[dict[s
         yield {"superseded_older_than": "0s"}
     else:
         ids = [*world.ids.values(), world.conflict]
-        needs = {"authority": "a court", "review_by": "2100-01-01T00:00:00Z", "reason": "because"}
+        needs = {
+            "authority": "a court",
+            "review_by": "2100-01-01T00:00:00Z",
+            "reason": "because",
+            "code": "legal_claims",
+        }
         more = {name: value for name, value in needs.items() if name in properties}
         if "reader" in properties:
             yield {"reader": "bot "}
