@@ -55,16 +55,16 @@ class MunimentSession:
 
     def _add(self, items: list[Any]) -> None:
         texts = [json_documents.encode(item) for item in items]
-        with self._lock:
+        with self._lock, self._documents.editing():
             documents = self._documents.all()
             number = int(documents[-1].name.split()[0]) if documents else 0
             for text in texts:
                 number += 1
-                # Another process may take the same number; neither takes the other's place.
+                # Should a number come twice all the same, neither item takes the other's place.
                 self._documents.put(f"{number:012} {secrets.token_hex(8)}", text)
 
     def _pop(self) -> Any | None:
-        with self._lock:
+        with self._lock, self._documents.editing():
             documents = self._documents.all()
             if not documents:
                 return None
@@ -72,6 +72,6 @@ class MunimentSession:
             return json_documents.decode(documents[-1].text)
 
     def _clear(self) -> None:
-        with self._lock:
+        with self._lock, self._documents.editing():
             for document in self._documents.all():
                 self._documents.delete(document.name)

@@ -5,11 +5,21 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from typing import Any
 
 from memory import wiring
 from memory.cli import print_json
-from memory.hook import EVENTS, MAX_INPUT_BYTES, context_of, quietly, read_input
+from memory.hook import (
+    DEADLINE_SECONDS,
+    EVENTS,
+    MAX_INPUT_BYTES,
+    MIN_SECONDS,
+    context_of,
+    end_in_time,
+    quietly,
+    read_input,
+)
 from memory.principal import agent_from_environment
 
 
@@ -30,7 +40,10 @@ def run_command(args: argparse.Namespace) -> int:
         with wiring.open_existing_home(args.home) as home:
             return context_of(args.event, given, home.memory(agent_from_environment(os.environ)))
 
+    # What the start took is a part of what the host waits for.
+    call_off = end_in_time(max(DEADLINE_SECONDS - time.process_time(), MIN_SECONDS))
     found = quietly(answer)
+    call_off()
     if found is not None:
         print_json(found)
     return 0

@@ -25,6 +25,7 @@ FORMATS: Final[Mapping[str, str]] = {
     "chatgpt": "conversations.json of a ChatGPT export",
 }
 MAX_FILE_BYTES: Final = 1 << 30
+MAX_LINE_BYTES: Final = 64 << 20
 _BAR_CHARACTERS: Final = 30
 
 
@@ -124,12 +125,20 @@ def _lines(names: Sequence[str]) -> Iterator[bytes]:
 
     def lines() -> Iterator[bytes]:
         with first:
-            yield from first
+            yield from _bounded(first)
         for name in names[1:]:
             with _opened(name) as stream:
-                yield from stream
+                yield from _bounded(stream)
 
     return lines()
+
+
+def _bounded(stream: BinaryIO) -> Iterator[bytes]:
+    """The lines of a stream; of one that is too long its beginning, which is no JSON and so is said not to be taken."""
+    while line := stream.readline(MAX_LINE_BYTES):
+        yield line
+        while len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
+            line = stream.readline(MAX_LINE_BYTES)
 
 
 def _whole(name: str) -> bytes:

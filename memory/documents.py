@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 MAX_NAME_BYTES: Final = 2048
 CLIENT: Final = "documents"
+LOCK: Final = "documents"
 _LETTERS: Final = str.maketrans("0123456789abcdef", "ghijklmnopabcdef")
 _DIGITS: Final = 32
 
@@ -51,6 +53,10 @@ class Documents:
         # One client: two that write a document replace each other's versions, and do not disagree.
         self._principal = replace(principal, client=CLIENT, authenticated=False, reported=False)
         self._collection = collection
+
+    def editing(self) -> AbstractContextManager[None]:
+        """Held, nobody else edits documents of this home: for who writes what depends on what is there."""
+        return self._parts.home.files.lock(LOCK)
 
     def put(self, name: str, text: str) -> dict[str, Any]:
         """The answer of `remember` for this version of the document; `agreed` if it is the one there is."""

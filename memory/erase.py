@@ -65,6 +65,19 @@ def preview(parts: Parts, principal: Principal, **selector: Any) -> dict[str, An
     }
 
 
+def require_token(parts: Parts, principal: Principal, confirm: str, **selector: Any) -> None:
+    """Returns if `execute` would take this token for this selection now: what nobody was shown, nobody is asked about.
+
+    The token goes on to hold. Raises RefusedError with code `token_invalid` otherwise.
+    """
+    request = parse_request(parts.clock(), **selector).permitted(principal)
+    token = erase_token.check(confirm)
+    with parts.store.read() as view:
+        scope = scope_of(view, parts, principal)
+        digest = select(view, scope, request).digest()
+        erase_token.require(view, scope, principal, token, request, digest, parts.clock())
+
+
 def execute(
     parts: Parts,
     principal: Principal,

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from memory.erase_request import Disposition, Request
 from memory.model import Principal
+from memory.store_requests import find_token
 from tlog.errors import MalformedError, RefusedError
 
 if TYPE_CHECKING:
+    from memory.rows import TokenRow
     from memory.scope import Scope
+    from memory.store_read import Snapshot
     from memory.store_write import Txn
 
 TOKEN_SECONDS: Final = 120
@@ -50,7 +53,22 @@ def redeem(
     Raises RefusedError with code `token_invalid` if it does not hold for this caller and selection, or for what the
     confirmation says of the ledger. One that says nothing of it is for what was shown.
     """
-    taken = txn.take_token(scope.tenant_id, _hash(token), _PURPOSE, now)
+    return _held(
+        txn.take_token(scope.tenant_id, _hash(token), _PURPOSE, now), scope, principal, token, request, digest
+    )
+
+
+def require(
+    view: Snapshot, scope: Scope, principal: Principal, token: str, request: Request, digest: bytes, now: int
+) -> None:
+    """Returns if `redeem` would take the token now; it goes on to hold."""
+    found = find_token(view, scope.tenant_id, _hash(token), _PURPOSE, now)
+    _held(found, scope, principal, token, request, digest)
+
+
+def _held(
+    taken: TokenRow | None, scope: Scope, principal: Principal, token: str, request: Request, digest: bytes
+) -> Disposition:
     candidates = [request.guard] if request.guard else [Disposition("keep"), Disposition("erase")]
     for guard in candidates:
         bound = _bound(scope, principal, token, request, guard, digest)

@@ -84,6 +84,7 @@ def _export(home: Home, folder: Path, scope: Scope, tenant: str | None) -> Expor
     number = None
     if scope == "all":
         parts.store.copy_to(folder / STORE)
+        store_bundle.take_out_access(folder / STORE)
     else:
         with parts.store.read() as view:
             tenant_id = None

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from memory.http_auth import challenge
-from memory.http_routes import Route
+from memory.http_route import Route
 from tlog.errors import Error, MalformedError, RefusedError, UnavailableError, VerificationError
 from tlog.problems import Problem, json_problem
 

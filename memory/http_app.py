@@ -13,17 +13,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import FastAPI, Request
+from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 
 from memory.http_answers import HttpAnswer, problem_of
 from memory.http_auth import METADATA, metadata, metadata_url
 from memory.http_document import describe
 from memory.http_guard import Reached, guard_hosts
-from memory.http_routes import ROUTES, Route
+from memory.http_route import Route
+from memory.http_routes import ROUTES
 from memory.http_spans import request_span
 from memory.http_work import Asked, Work
 from tlog import web
-from tlog.errors import VerificationError
+from tlog.errors import Error, VerificationError
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -76,7 +78,22 @@ def make_app(service: Service) -> ASGIApp:
         lambda: service.address.reached,
         lambda error, path: _response(problem_of(error, service.metadata_url(path))),
     )
-    return web.count_requests(web.guard_requests(web.answer_head(guarded), service.limits), service.metrics)
+    bounded = web.guard_requests(web.answer_head(guarded), service.limits, admit=_admitting(service))
+    return web.count_requests(bounded, service.metrics)
+
+
+def _admitting(service: Service) -> web.Admit:
+    """Large bodies are held for those alone whose token holds; it is judged again, with the whole request."""
+
+    async def admit(scope: Scope) -> Response | None:
+        loop, headers = asyncio.get_running_loop(), Headers(scope=scope)
+        try:
+            await loop.run_in_executor(service.work.pool, service.work.authenticator.authenticate, headers)
+        except Error as error:
+            return _response(problem_of(error, service.metadata_url(scope["path"])))
+        return None
+
+    return admit
 
 
 def make_routes(service: Service) -> FastAPI:

@@ -6,8 +6,9 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from memory.http_answers import JSON, OUTCOMES
-from memory.http_routes import ROUTES, Route
-from memory.http_schemas import PROBLEM, Schema, identifier
+from memory.http_route import Route
+from memory.http_routes import ROUTES
+from memory.http_schemas import PROBLEM, Schema
 from tlog.problems import JSON_TYPE
 
 _TOKEN: Final = "token"
@@ -68,16 +69,22 @@ def _operation(route: Route) -> Schema:
 def _parameters(route: Route) -> list[Schema]:
     found: list[Schema] = []
     if route.path_id is not None:
-        found.append({"name": "id", "in": "path", "required": True, "schema": identifier("whose")})
+        found.append({"name": "id", "in": "path", "required": True, "schema": _id_schema(route)})
     for name, schema in route.query.items():
         found.append({"name": name, "in": "query", "required": False, "schema": schema})
     if route.is_single:
-        text = {"type": "string", "pattern": "^[!-~]{1,64}$"}
-        found.append({"name": "If-None-Match", "in": "header", "required": False, "schema": text})
+        # Whatever it says, it is one that does not match.
+        found.append(
+            {"name": "If-None-Match", "in": "header", "required": False, "schema": {"type": "string"}}
+        )
     if route.takes_idempotency_key:
-        text = {"type": "string", "pattern": "^[A-Za-z0-9-]{1,64}$"}
+        text = {"type": "string", "pattern": "^[ -~]{1,256}$"}
         found.append({"name": "Idempotency-Key", "in": "header", "required": False, "schema": text})
     return found
+
+
+def _id_schema(route: Route) -> Schema:
+    return {"type": "string", "pattern": route.id_pattern, "description": "whose"}
 
 
 def _responses(route: Route) -> Schema:

@@ -7,48 +7,15 @@ need a key or words are POSTs (docs/decisions/0075).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final
 
 from memory import http_schemas as schemas
-from memory.http_schemas import Schema, arguments, flag, text
+from memory.http_erasure_routes import ERASURE_ROUTES
+from memory.http_route import Route
+from memory.http_schemas import arguments, flag, text
 
-_READ, _WRITE, _FORGET = "memory:read", "memory:write", "memory:forget"
-_PURGE, _REVIEW, _GRANT = "memory:purge", "memory:review", "memory:grant"
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """One resource and method. `operation` is that of `memory.batch`; `body` is None where there is none.
-
-    `path_id` is the argument that the id in the path is; `query` are the arguments that stand in the query.
-    `listed` is the list of the answer that pages are made of, and `listed_by` the time its items are ordered by.
-    `scope` is what a token needs at least.
-    """
-
-    name: str
-    method: str
-    path: str
-    operation: str
-    summary: str
-    answer: Schema
-    scope: str
-    body: Schema | None = None
-    path_id: str | None = None
-    query: Schema = field(default_factory=dict)
-    listed: str | None = None
-    listed_by: str = "recorded_at"
-    takes_idempotency_key: bool = False
-
-    @property
-    def has_pages(self) -> bool:
-        """Whether the answer comes in pages."""
-        return self.listed is not None
-
-    @property
-    def is_single(self) -> bool:
-        """Whether it can be asked whether it has changed."""
-        return self.method == "GET"
+_READ, _WRITE = "memory:read", "memory:write"
+_REVIEW, _GRANT = "memory:review", "memory:grant"
 
 
 _ID: Final = arguments({})
@@ -80,10 +47,14 @@ ROUTES: Final[tuple[Route, ...]] = (
                 "query": {"type": "string", "maxLength": 262_144, "description": "any words"},
                 "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
                 "include_history": flag("also what is no longer true"),
+                "explain": flag("say why each fact ranks where it does"),
                 **schemas.READING,
+                "cursor": schemas.PAGE["cursor"],
             },
             ("query",),
         ),
+        listed="facts",
+        listed_by=None,
     ),
     Route(
         "get",
@@ -207,6 +178,17 @@ ROUTES: Final[tuple[Route, ...]] = (
         path_id="id",
     ),
     Route(
+        "promote",
+        "POST",
+        "/v1/review/{id}/promote",
+        "promote",
+        "Make a record like any other of a guess, or of what an unproved client said",
+        schemas.DONE,
+        _REVIEW,
+        _ID,
+        path_id="id",
+    ),
+    Route(
         "discard",
         "POST",
         "/v1/review/{id}/discard",
@@ -225,76 +207,20 @@ ROUTES: Final[tuple[Route, ...]] = (
         "Say that a refused value holds again",
         schemas.DONE,
         "memory:reaffirm",
-        arguments({"reason": text("why it holds again")}, ("reason",)),
-        path_id="id",
-    ),
-    Route(
-        "forgetPreview",
-        "POST",
-        "/v1/forget/preview",
-        "forget_preview",
-        "What an erasure would take, and the token that confirms it",
-        schemas.PREVIEW,
-        _FORGET,
-        arguments(schemas.SELECTOR),
-    ),
-    Route(
-        "forget",
-        "POST",
-        "/v1/forget",
-        "forget",
-        "Erase what a preview showed",
-        schemas.ERASED,
-        _FORGET,
-        arguments(
-            {**schemas.SELECTOR, "confirm": text("the token of the preview of the same request", 128)},
-            ("confirm",),
-        ),
-    ),
-    Route("holds", "GET", "/v1/holds", "holds", "Legal holds in force", schemas.HOLDS, _PURGE),
-    Route(
-        "hold",
-        "POST",
-        "/v1/holds",
-        "hold",
-        "Keep records from being used or erased",
-        schemas.HELD,
-        _PURGE,
         arguments(
             {
-                **schemas.SCOPE,
-                "authority": text("who says so"),
-                "review_by": schemas.time("when to look at it again"),
+                "reason": text("why it holds again"),
+                "shown": {
+                    "type": "string",
+                    "maxLength": 64,
+                    "description": "the code that review had with it",
+                },
             },
-            ("authority", "review_by"),
+            ("reason",),
         ),
-    ),
-    Route(
-        "release",
-        "POST",
-        "/v1/holds/{id}/release",
-        "release",
-        "End a legal hold",
-        schemas.DONE,
-        _PURGE,
-        arguments({"authority": text("who says so")}, ("authority",)),
         path_id="id",
     ),
-    Route(
-        "retention",
-        "POST",
-        "/v1/retention",
-        "retention",
-        "Count, or erase, what is past its time in this memory",
-        schemas.RETENTION,
-        _FORGET,
-        arguments(
-            {
-                "superseded_older_than": {"type": "string", "pattern": "^[0-9]{1,9}[smhdw]$"},
-                "apply": flag("erase it"),
-            }
-        ),
-    ),
+    *ERASURE_ROUTES,
     Route(
         "export",
         "POST",

@@ -15,6 +15,7 @@ Schema = dict[str, Any]
 MAX_KEY_CHARACTERS: Final = 4096
 MAX_PAGE: Final = 1000
 ID_PATTERN: Final = "^[a-z2-7]{25}[aeimquy4]$"
+REQUEST_PATTERN: Final = "^[0-9a-f]{32}$"
 
 
 def text(description: str, at_most: int = MAX_KEY_CHARACTERS) -> Schema:
@@ -166,14 +167,23 @@ SCOPE: Final[Schema] = {
     "recorded_from": time("what was recorded from then on"),
     "recorded_until": time("what was recorded before then"),
 }
+IDENTIFIERS: Final[Schema] = {
+    "type": "array",
+    "items": text("another name"),
+    "minItems": 1,
+    "maxItems": 64,
+}
+CONFIRM: Final = text("the token of the preview of the same request", 128)
 SELECTOR: Final[Schema] = {
     **SCOPE,
-    "identifiers": {"type": "array", "items": text("another name"), "minItems": 1, "maxItems": 64},
+    "identifiers": IDENTIFIERS,
     "guard": {
         "type": "string",
         "description": "keep, erase, or expire= and a time: the values that stay refused",
     },
     "reason": {"type": "string", "description": "a code: data_subject, operator and others"},
+    "received_at": time("when the request came"),
+    "due_at": time("when it has to be done"),
 }
 REMEMBERED: Final = answer(
     {
@@ -193,7 +203,7 @@ REMEMBERED: Final = answer(
     }
 )
 DONE: Final = answer({"id": _WORD, "status": _WORD, "receipt": RECEIPT})
-RECALLED: Final = answer({"facts": FACTS, "omitted": _COUNT, "scope": _OBJECT})
+RECALLED: Final = answer({"facts": FACTS, "omitted": _COUNT, "scope": _OBJECT, "next": NEXT})
 CURRENT: Final = answer(
     {"key": _WORD, "current": _MAYBE, "active": FACTS, "conflict": _FLAG, "scope": _OBJECT}
 )
@@ -231,6 +241,11 @@ HELD: Final = answer({"id": _WORD, "held": _COUNT, "ids": _IDS, "review_by": _WO
 PREVIEW: Final = answer({"preview": _OBJECT, "confirm": _WORD, "expires_at": _WORD})
 ERASED: Final = answer(
     {"erased": _COUNT, "manifest": _WORD, "state": _WORD, "residue": _OBJECT, "claim": _WORD}
+)
+DENIED: Final = answer({"state": _WORD, "request": _WORD, "manifest": _WORD, "claim": _WORD})
+FOLLOWED: Final = answer({"state": _WORD, "request": _WORD, "manifest": _WORD})
+REQUESTED: Final = answer(
+    {"request": _WORD, "state": _WORD, "overdue": _FLAG, "recipients": {"type": "array"}, "left": _OBJECT}
 )
 RETENTION: Final = answer({"matched": _COUNT, "removed": _COUNT, "receipt": _MAYBE_OBJECT})
 PUBLISHED: Final = answer({"size": _COUNT, "root": _WORD, "state": _WORD})

@@ -35,6 +35,7 @@ MCP_MODULE: Final = "memory.mcp_http"
 MIN_PUBLISH_SECONDS: Final = 0.1
 Announce = Callable[[dict[str, str]], None]
 Authenticate = Callable[[Mapping[str, str]], "Principal"]
+Challenge = Callable[[Error], Mapping[str, str]]
 
 
 @dataclass(frozen=True)
@@ -70,12 +71,15 @@ def serve_home(home: Home, serving: Serving, announce: Announce) -> None:
     work = Work(home, authenticator, RateLimiter(Rate(serving.per_second, serving.burst)))
     issuer = None if oauth is None else oauth.settings.issuer
 
+    def challenged(error: Error) -> dict[str, str]:
+        return challenge(error, metadata_url(address.url, issuer, MCP))
+
     def authenticate_for_mcp(headers: Mapping[str, str]) -> Principal:
         try:
             principal = authenticator.authenticate(headers)
             work.admit(principal)
         except Error as error:
-            told = challenge(error, metadata_url(address.url, issuer, MCP))
+            told = challenged(error)
             error.fields.update({name.replace("-", "_"): value for name, value in told.items()})
             raise
         return principal
@@ -90,7 +94,7 @@ def serve_home(home: Home, serving: Serving, announce: Announce) -> None:
             "keys": lambda: require_sound_keys(home.path, home.config),
         },
         issuer=issuer,
-        mcp=_mcp_of(home, authenticate_for_mcp, host, serving, url),
+        mcp=_mcp_of(home, (authenticate_for_mcp, challenged), host, serving, url),
     )
     beside = _metrics_server(serving, metrics)
 
@@ -183,7 +187,9 @@ def _load_oauth(file: str, url: str | None) -> OAuth:
     return OAuth(settings, KeySet(fetch_from(settings.jwks)))
 
 
-def _mcp_of(home: Home, authenticate: Authenticate, host: str, serving: Serving, url: str | None) -> Any:
+def _mcp_of(
+    home: Home, judging: tuple[Authenticate, Challenge], host: str, serving: Serving, url: str | None
+) -> Any:
     """The application that answers below /mcp, where this version has one; it checks Host and Origin once more."""
     if find_spec(MCP_MODULE) is None:
         return None
@@ -191,7 +197,8 @@ def _mcp_of(home: Home, authenticate: Authenticate, host: str, serving: Serving,
     own = (f"[{host}]:*" if ":" in host else f"{host}:*",)
     hosts = (*module.LOOPBACK_HOSTS, *own, *(() if url is None else _netlocs(url)))
     origins = (*module.LOOPBACK_ORIGINS, *serving.origins, *(() if url is None else (url,)))
-    return module.make_asgi(home, authenticate, hosts=hosts, origins=origins)
+    authenticate, challenged = judging
+    return module.make_asgi(home, authenticate, hosts=hosts, origins=origins, challenged=challenged)
 
 
 def _netlocs(url: str) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 import threading
 import traceback
@@ -14,18 +15,21 @@ from typing import TYPE_CHECKING, Any, Final
 from memory.batch import run_operation
 from memory.http_answers import HttpAnswer, answer_of, failure, problem_of
 from memory.http_guard import parse_body, parse_idempotency_key, parse_query
-from memory.http_paging import check_page_limit, page
+from memory.http_paging import MAX_PAGE, check_page_limit, page
+from memory.mcp_cursor import Place, open_cursor, seal
 from memory.principal import narrowed, require
 from tlog.errors import Error, MalformedError, UnavailableError
 
 if TYPE_CHECKING:
     from memory.http_auth import Authenticator
-    from memory.http_routes import Route
+    from memory.http_route import Route
     from memory.model import Principal
     from memory.wiring import Home
     from tlog.rate_limit import RateLimiter
 
 MAX_THREADS: Final = 8
+DEFAULT_LIMIT: Final = 10
+"""Of a list with the best first, as on every surface."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,8 @@ class Work:
         limit, cursor = arguments.pop("limit", None), arguments.pop("cursor", None)
         if not route.has_pages:
             return self._whole(asked, principal, arguments if limit is None else arguments | {"limit": limit})
+        if route.listed_by is None:
+            return answer_of(route, self._ranked(route, principal, arguments, limit, cursor), None)
         count = check_page_limit(limit)
         answer = run_operation(self.home.memory(principal), route.operation, arguments)
         assert route.listed is not None
@@ -88,6 +94,26 @@ class Work:
             principal = narrowed(principal, principal.scopes - {"memory:purge"})
         answer = run_operation(self.home.memory(principal), asked.route.operation, arguments)
         return answer_of(asked.route, answer, asked.headers.get("if-none-match"))
+
+    def _ranked(
+        self, route: Route, principal: Principal, arguments: dict[str, Any], limit: object, cursor: object
+    ) -> dict[str, Any]:
+        """A page of a list that has the best first, of the state of the memory at the first of its pages."""
+        count = DEFAULT_LIMIT if limit is None else check_page_limit(limit)
+        tag, caller = self.home.parts().vault.index_tag, (principal.tenant, principal.agent, principal.client)
+        place, name = Place(), f"http {route.operation}"
+        if cursor is not None:
+            place = open_cursor(str(cursor), tag, caller, name, arguments)
+        wanted = min(place.first + count, MAX_PAGE)
+        times = {"as_of": place.as_of, "as_recorded": place.as_recorded}
+        asked = {**arguments, **{key: time for key, time in times.items() if time is not None}}
+        answer = run_operation(self.home.memory(principal), route.operation, {**asked, "limit": wanted})
+        assert route.listed is not None
+        following = None
+        if answer["omitted"] and wanted < MAX_PAGE:
+            rest = Place(wanted, None, answer["as_of"], answer["as_recorded"])
+            following = seal(rest, tag, caller, name, arguments)
+        return {**answer, route.listed: answer[route.listed][place.first :], "next": following}
 
     def admit(self, principal: Principal) -> None:
         """Returns if this caller may ask now; UnavailableError with code `too_many_requests` and a time if not."""
@@ -118,8 +144,14 @@ def _arguments(asked: Asked) -> dict[str, Any]:
             raise MalformedError(f"expected the arguments {', '.join(missing)}")
         if any(value is None for value in given.values()):
             raise MalformedError("expected no null: leave out what is not said")
+        if isinstance(given.get("limit"), str):
+            raise MalformedError(
+                "expected limit to be a number"
+            )  # texts are for queries, which have nothing else
         arguments |= given
     if route.path_id is not None:
+        if re.fullmatch(route.id_pattern, asked.id or "") is None:
+            raise MalformedError("expected an id in the path, as an answer gave it")
         arguments[route.path_id] = asked.id
     return _with_key(asked, arguments)
 

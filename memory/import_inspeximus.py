@@ -8,6 +8,7 @@ records that were never let through.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -87,12 +88,23 @@ def _sorted(records: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _last_by_key(records: Sequence[Mapping[str, Any]]) -> dict[object, object]:
     """The id of the last record of each key that took a place: what came before it was followed."""
-    return {record["key"]: record.get("id") for record in records if record.get("key") and _is_taken(record)}
+    return {_key(record): record.get("id") for record in records if _key(record) and _is_taken(record)}
+
+
+def _key(record: Mapping[str, Any]) -> str | None:
+    key = record.get("key")
+    return key if isinstance(key, str) and key else None
 
 
 def _is_taken(record: Mapping[str, Any]) -> bool:
@@ -100,7 +112,7 @@ def _is_taken(record: Mapping[str, Any]) -> bool:
 
 
 def _item(number: int, record: Mapping[str, Any], last: Mapping[object, object]) -> Item:
-    text, key, value = record.get("text"), record.get("key"), record.get("object")
+    text, key, value = record.get("text"), _key(record), record.get("object")
     status = record.get("status", "active")
     if not _is_taken(record):
         known = isinstance(status, str) and status.isidentifier()
@@ -111,7 +123,7 @@ def _item(number: int, record: Mapping[str, Any], last: Mapping[object, object])
         return Skipped(number, "superseded record whose successor is gone")
     arguments: dict[str, Any] = {
         "text": text,
-        "key": key if isinstance(key, str) and key else None,
+        "key": key,
         "value": value if isinstance(value, str) and value else None,
         "source": record.get("source") if isinstance(record.get("source"), str) else None,
         "valid_from": moment(_number(record.get("valid_from"))) or moment(_number(record.get("ts"))),

@@ -6,7 +6,9 @@ replaced whole, so that a host that reads it meanwhile sees the old one or the n
 
 from __future__ import annotations
 
+import errno
 import json
+import math
 import os
 import shutil
 import stat
@@ -141,7 +143,7 @@ def install(name: str, path: Path, entry: Entry) -> bool:
         raise _taken(path)
     servers[SERVER_NAME] = wanted
     document[client.servers] = servers
-    _replace(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    _replace(path, _json(document))
     return True
 
 
@@ -162,7 +164,7 @@ def uninstall(name: str, path: Path) -> bool:
     document[client.servers] = servers
     if not servers:
         del document[client.servers]
-    _replace_or_remove(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n" if document else "")
+    _replace_or_remove(path, _json(document), not document)
     return True
 
 
@@ -187,6 +189,8 @@ def _taken(path: Path) -> RefusedError:
 
 
 def _read(path: Path) -> str:
+    if path.exists() and not path.is_file():
+        raise MalformedError(f"expected {path} to be a file; nothing was changed")
     try:
         data = path.read_bytes() if path.exists() else b""
     except OSError as error:
@@ -204,16 +208,40 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not text.strip():
         return {}
     try:
-        document = json.loads(text)
+        document = json.loads(text, object_pairs_hook=_members, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
         raise MalformedError(
-            f"expected {path} to be a JSON object without comments; nothing was changed. "
+            f"expected {path} to be a JSON object without comments and no name twice in it; nothing was changed. "
             "muniment install --print shows what to add by hand",
             code="settings_unread",
         )
     return document
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The members of an object. Of a name that stands twice one would be lost when the file is written again."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError
+    return number
+
+
+def _json(document: Mapping[str, Any]) -> str:
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:  # half a character, which JSON can escape and UTF-8 cannot say
+        return json.dumps(document, indent=2) + "\n"
+    return text
 
 
 def _servers(document: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -283,15 +311,19 @@ def _uninstall_toml(path: Path) -> bool:
     rest, block = _read_toml(path)
     if not block:
         return False
-    _replace_or_remove(path, rest if rest.strip() else "")
+    _replace_or_remove(path, rest, not rest.strip())
     return True
 
 
-def _replace_or_remove(path: Path, text: str) -> None:
-    if text:
+def _replace_or_remove(path: Path, text: str, nothing_left: bool) -> None:
+    """A link is somebody's own, and so is a file that may not be written: neither is removed."""
+    if not nothing_left or path.is_symlink() or not os.access(path, os.W_OK):
         _replace(path, text)
-    else:
+        return
+    try:
         path.unlink()
+    except OSError as error:
+        raise UnavailableError(f"{path} can't be removed: {error.strerror}", errno=error.errno) from None
 
 
 def _replace(path: Path, text: str) -> None:
@@ -300,6 +332,8 @@ def _replace(path: Path, text: str) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
+        if target.exists() and not os.access(target, os.W_OK):
+            raise PermissionError(errno.EACCES, "it is read-only")
         descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=".muniment-")
         try:
             with os.fdopen(descriptor, "wb") as stream:

@@ -48,8 +48,10 @@ class MunimentStore(BaseStore):
         asked = list(ops)
         results = [None if isinstance(op, PutOp) else self._answer(op) for op in asked]
         last = {(op.namespace, op.key): op for op in asked if isinstance(op, PutOp)}
-        for op in last.values():
-            self._write(op)
+        if last:
+            with self._documents.editing():  # a later version keeps when the first was made
+                for op in last.values():
+                    self._write(op)
         return results
 
     async def abatch(self, ops: Iterable[Any]) -> list[Any]:

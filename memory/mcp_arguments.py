@@ -35,7 +35,7 @@ def check_arguments(tool: str, schema: Schema, arguments: Mapping[str, Any]) -> 
     if not arguments.keys() <= expected.keys():
         names = ", ".join(sorted(expected)) or "no arguments"
         raise MalformedError(f"unknown argument; {tool} takes {names}", code="unknown_argument")
-    given = {name: value for name, value in arguments.items() if value is not None}
+    given = {name: _number(value) for name, value in arguments.items() if value is not None}
     missing = [name for name in schema.get("required", ()) if name not in given]
     if missing:
         raise MalformedError(f"{tool} needs {', '.join(missing)}")
@@ -59,6 +59,11 @@ def _check(name: str, schema: Schema, value: object) -> None:
         low, high = schema["minimum"], schema["maximum"]
         if not low <= value <= high:
             raise MalformedError(f"expected {name} to be from {low} to {high}")
+
+
+def _number(value: Any) -> Any:
+    """JSON knows one kind of number: 5.0 is the whole number 5."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _is(value: object, kind: str) -> bool:

@@ -212,6 +212,7 @@ def _erase(asked: _Call, memory: Any, selector: Answer, everything: bool) -> Ans
         preview: Answer = memory.forget_preview(**selector)
         return preview
     if asked.person.askable:
+        memory.require_token(confirm=token, **selector)
         question = mcp_ask.ask_to_erase(memory.forget_preview(**selector)["preview"], everything)
         if asked.person.reply_to(question) is None:
             return question

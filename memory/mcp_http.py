@@ -11,21 +11,26 @@ from __future__ import annotations
 import base64
 import hmac
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
+from memory.http_auth import challenge
 from memory.mcp_server import answer_http, limit_body, make_server, refusal_of, reported_name, with_name
+from memory.mcp_tools import BY_NAME
 from memory.model import Principal
-from tlog.errors import Error
+from memory.principal import require
+from tlog.errors import Error, RefusedError
 
 if TYPE_CHECKING:
     from memory.wiring import Home
 
 Authenticate = Callable[[Mapping[str, str]], Principal]
+Challenge = Callable[[Error], Mapping[str, str]]
+"""The headers that tell a client what a refusal wants of it."""
 
 MAX_BODY_BYTES: Final = 2 * 1024 * 1024
 """A text of the greatest size fits, also with every character escaped."""
@@ -43,6 +48,7 @@ _PRINCIPAL: Final = "muniment.principal"
 _NAME: Final = "muniment.client_name"
 _SESSION: Final = b"mcp-session-id"
 _STATUS: Final = {"unauthorized": 401, "forbidden": 403, "busy": 503, "too_many_requests": 429}
+_REFUSED: Final = -32001
 _SEAL_BYTES: Final = 16
 _MAX_NAME: Final = 256
 _NO_SESSIONS_SINCE: Final = "2026-07-28"
@@ -54,13 +60,15 @@ def make_asgi(
     *,
     hosts: tuple[str, ...] = LOOPBACK_HOSTS,
     origins: tuple[str, ...] = LOOPBACK_ORIGINS,
+    challenged: Challenge = lambda error: challenge(error, None),
 ) -> Any:
     """The application. `authenticate` gives the caller from the headers of a request, by lower-case name.
 
     It is called in a thread, and raises errors of `tlog.errors`: `unauthorized` is answered with 401, `forbidden`
-    with 403; the field `www_authenticate` of an error is sent as that header. `hosts` and `origins` are the values
-    that Host and Origin may have, `:*` for any port. The path it is mounted at does not matter, and no lifespan has
-    to be run for it.
+    with 403; the field `www_authenticate` of an error is sent as that header. A call that needs a scope which the
+    caller has not is a 403 with the headers that `challenged` makes of the error. `hosts` and `origins` are the
+    values that Host and Origin may have, `:*` for any port. The path it is mounted at does not matter, and no
+    lifespan has to be run for it.
     """
     server = make_server(home, _binding, AT_ONCE)
 
@@ -83,6 +91,10 @@ def make_asgi(
         sessions = _Sessions(home, principal)
         named = {_PRINCIPAL: principal, _NAME: sessions.name_of(headers.get("mcp-session-id"))}
         replay, body = await _read(receive)
+        missing = _missing_scope(body, headers, principal)
+        if missing is not None:
+            await _insufficient(*missing, challenged)(scope, receive, send)
+            return
         began = _beginning(body)
         inner = {**scope, **named}
         out = send if began is None else _adding(send, sessions.seal(began))
@@ -97,6 +109,19 @@ def make_asgi(
             await limited(scope, receive, send)
 
     return application
+
+
+def admitting(authenticate: Authenticate) -> Callable[[Any], Awaitable[Any]]:
+    """What `tlog.web.guard_requests` asks before it holds a large body: None for one of a caller who is known."""
+
+    async def admit(scope: Any) -> Any | None:
+        try:
+            await anyio.to_thread.run_sync(authenticate, _headers(scope))
+        except Error as error:
+            return _refuse(error)
+        return None
+
+    return admit
 
 
 def _binding(context: Any) -> Principal:
@@ -154,6 +179,39 @@ def _beginning(body: bytes) -> str | None:
         return None
 
 
+def _missing_scope(
+    body: bytes, headers: Mapping[str, str], principal: Principal
+) -> tuple[object, Error] | None:
+    """The id of a call that this caller may not make, and the refusal: told in HTTP, where a client asks for more.
+
+    Whatever is not seen to be such a call here is judged where it is done.
+    """
+    if not principal.authenticated or b'"tools/call"' not in body:
+        return None
+    try:
+        message = json.loads(body)
+        name = message["params"]["name"]
+        tool = BY_NAME.get(name) if message["method"] == "tools/call" else None
+        if tool is not None and headers.get("mcp-name", name) == name:
+            require(principal, tool.scope)
+    except RefusedError as error:
+        return message.get("id"), error
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return None
+
+
+def _insufficient(id: object, error: Error, challenged: Challenge) -> Response:
+    data = {"code": error.code, "scope": error.fields["scope"]}
+    body = {
+        "jsonrpc": "2.0",
+        "id": id if isinstance(id, str | int) else None,
+        "error": {"code": _REFUSED, "message": error.message, "data": data},
+    }
+    headers = {"Cache-Control": "no-store", **challenged(error)}
+    return Response(json.dumps(body), 403, headers, "application/json")
+
+
 def _adding(send: Any, session: str) -> Any:
     """`send`, with the session id in the head of an answer that is none of refusal."""
 
@@ -183,7 +241,7 @@ def _refuse(error: Error) -> Response:
         headers["WWW-Authenticate"] = str(error.fields.get("www_authenticate", "Bearer"))
     if "retry_after_seconds" in error.fields:
         headers["Retry-After"] = str(error.fields["retry_after_seconds"])
-    body = {"jsonrpc": "2.0", "id": None, "error": {"code": -32001, "message": error.message}}
+    body = {"jsonrpc": "2.0", "id": None, "error": {"code": _REFUSED, "message": error.message}}
     return Response(json.dumps(body), status, headers, "application/json")
 
 

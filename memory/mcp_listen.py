@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from memory.mcp_http import Authenticate, make_asgi
+from memory.mcp_http import MAX_BODY_BYTES, Authenticate, admitting, make_asgi
 from memory.model import Principal
 from memory.principal import CLIENT_VARIABLE
 from tlog.errors import Error, MalformedError, RefusedError
-from tlog.listener import Limits, is_loopback, parse_listen, serve
+from tlog.web import Limits, guard_requests, is_loopback, parse_listen, serve
 
 if TYPE_CHECKING:
     from memory.wiring import Home
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SECRET_VARIABLE: Final = "MUNIMENT_MCP_SECRET"
 MIN_SECRET_CHARACTERS: Final = 16
 PUBLISH_SECONDS: Final = 10.0
-_LIMITS: Final = Limits(answer_seconds=120.0)
+_LIMITS: Final = Limits(body_bytes=MAX_BODY_BYTES, answer_seconds=120.0)
 _PATH: Final = "/mcp"
 _BEARER: Final = "bearer "
 
@@ -45,7 +45,11 @@ def serve_http(home: Home, principal: Principal, listen: str, environment: Mappi
     publishing = threading.Thread(target=_publish, args=(home, stop), daemon=True, name="muniment-publish")
     publishing.start()
     try:
-        serve(_at_its_path(make_asgi(home, authenticate)), host, port, _LIMITS, _announce)
+        # A body that never comes to its end keeps neither a connection nor a stop waiting.
+        app = guard_requests(
+            _at_its_path(make_asgi(home, authenticate)), _LIMITS, admit=admitting(authenticate)
+        )
+        serve(app, host, port, _LIMITS, _announce)
     finally:
         stop.set()
         publishing.join()

@@ -25,7 +25,7 @@ MAX_LIMIT: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool, and hints that are true to what it does."""
+    """One tool, hints that are true to what it does, and the scope that a caller who proved who it is has to have."""
 
     name: str
     description: str
@@ -34,6 +34,7 @@ class Tool:
     read_only: bool = True
     destructive: bool = False
     idempotent: bool = True
+    scope: str = "memory:read"
 
 
 def _said(description: str, schema: Schema = _TEXT) -> Schema:
@@ -109,6 +110,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
             "message",
         ),
         read_only=False,
+        scope="memory:write",
         idempotent=False,
     ),
     Tool(
@@ -196,6 +198,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         ),
         answer=_ACT,
         read_only=False,
+        scope="memory:review",
     ),
     Tool(
         name="review",
@@ -214,6 +217,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         ),
         answer=_answer({"facts": _ITEMS, "id": _TEXT, "status": _TEXT}),
         read_only=False,
+        scope="memory:review",
         destructive=True,
         idempotent=False,
     ),
@@ -239,6 +243,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         ),
         answer=_ERASURE,
         read_only=False,
+        scope="memory:forget",
         destructive=True,
         idempotent=False,
     ),
@@ -248,6 +253,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         arguments=_object({"confirm": _said("token of the preview")}),
         answer=_ERASURE,
         read_only=False,
+        scope="memory:purge",
         destructive=True,
         idempotent=False,
     ),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memory.documents import Document, Documents
 from memory.quarantine import present
-from tlog.errors import MalformedError, RefusedError
+from tlog.errors import MalformedError, RefusedError, UnavailableError
 
 if TYPE_CHECKING:
     from memory.model import Principal
@@ -44,19 +44,24 @@ class MemoryTool:
 
     def run(self, command: Mapping[str, Any]) -> str:
         """What one command answers; ToolError with the words for the model if it was not done."""
-        run = {
-            "view": self._view,
+        edit = {
             "create": self._create,
             "str_replace": self._str_replace,
             "insert": self._insert,
             "delete": self._delete,
             "rename": self._rename,
         }.get(str(command.get("command")))
-        if run is None:
-            raise ToolError("Unknown command: expected view, create, str_replace, insert, delete or rename")
         try:
-            return run(command)
-        except (MalformedError, RefusedError) as error:
+            if command.get("command") == "view":
+                return self._view(command)
+            if edit is None:
+                raise ToolError(
+                    "Unknown command: expected view, create, str_replace, insert, delete or rename"
+                )
+            # What an edit writes depends on what it read, and several hosts may have the same files.
+            with self._files.editing():
+                return edit(command)
+        except (MalformedError, RefusedError, UnavailableError) as error:
             raise ToolError(error.message) from None
 
     def _view(self, command: Mapping[str, Any]) -> str:

@@ -232,6 +232,12 @@ class Memory:
 
         return erase.execute(self._parts, self._principal, confirm, **selector)
 
+    def require_token(self, *, confirm: str, **selector: Any) -> None:
+        """Returns if `forget` would take this token for this selection now; nothing is erased."""
+        from memory import erase
+
+        erase.require_token(self._parts, self._principal, confirm, **selector)
+
     def request(self, request: str) -> Answer:
         """How a request for erasure stands, what is left of it, and the token that lets go what may go now."""
         from memory import erase_follow

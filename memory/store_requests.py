@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from memory.event import decode_content
-from memory.rows import ErasureRow, SelectedFact
+from memory.rows import ErasureRow, SelectedFact, TokenRow
 from memory.times import format_time
 from tlog import cbor
 
@@ -70,3 +70,16 @@ def _due_at(detail: bytes) -> int | None:
     noted = cbor.decode(detail, max_bytes=_MAX_DETAIL_BYTES)
     at = noted.get("due_at") if isinstance(noted, dict) else None
     return at if type(at) is int else None
+
+
+def find_token(view: Snapshot, tenant_id: int, token_hash: bytes, purpose: str, now: int) -> TokenRow | None:
+    """The token with this hash, if it can be redeemed now."""
+    row = view.one(
+        """SELECT bound, target, expires_at FROM tokens
+           WHERE tenant = ? AND token_hash = ? AND purpose = ? AND expires_at > ?""",
+        tenant_id,
+        token_hash,
+        purpose,
+        now,
+    )
+    return None if row is None else TokenRow(*row)

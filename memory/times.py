@@ -18,6 +18,8 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 MIN_TIME: Final = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 MAX_TIME: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 MAX_TIME_CHARACTERS: Final = 64
+MAX_DURATION: Final = 365_250 * 24 * 3600 * 1_000_000
+"""What is counted from now, forwards or backwards, is still a time."""
 _EPOCH_SECONDS: Final = re.compile(r"-?[0-9]{1,12}", re.ASCII)
 _DATE_TIME: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]{1,6})?)?"
@@ -81,7 +83,10 @@ def parse_duration(value: object, *, name: str = "duration") -> int:
     match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) and len(value) <= 32 else None
     if match is None:
         raise MalformedError(f"expected {name} to be a whole number and one of s, m, h, d, w, such as 90d")
-    return int(match[1]) * _UNIT_SECONDS[match[2]] * MICROSECONDS
+    microseconds = int(match[1]) * _UNIT_SECONDS[match[2]] * MICROSECONDS
+    if microseconds > MAX_DURATION:
+        raise MalformedError(f"expected {name} to be a thousand years at most")
+    return microseconds
 
 
 def _checked(microseconds: int, name: str) -> int:

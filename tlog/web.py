@@ -21,6 +21,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from tlog.bodies import NOTHING_HERE, Admit, NotAdmittedError, read_body
 from tlog.errors import Error, MalformedError, RefusedError, UnavailableError, VerificationError
 from tlog.listener import (
     MAX_HEADER_BYTES,
@@ -56,6 +57,7 @@ __all__ = [
     "problem",
     "answer_with_problems",
     # Requests.
+    "Admit",
     "guard_requests",
     "Rate",
     "RateLimiter",
@@ -76,14 +78,11 @@ READY: Final = "/readyz"
 METRICS: Final = "/metrics"
 READY_SECONDS: Final = 2.0  # how long one answer about readiness stands, so that asking costs nothing
 
-# A body over the limit is read on, and dropped, up to here: whoever still sends when the connection closes
-# sees a reset instead of the 413.
-_DISCARDED_BYTES: Final = 4 * 1024 * 1024
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 _TEXT: Final = "text/plain; charset=utf-8"
 
 _DETAILS: Final = {
-    404: "there is nothing at this path",
+    404: NOTHING_HERE,
     405: "what is at this path does not take this method",
 }
 _STATUS: Final[Mapping[type[Error], int]] = {
@@ -170,11 +169,14 @@ def _describe_invalid(finding: Mapping[str, Any]) -> str:
 # Requests
 
 
-def guard_requests(app: ASGIApp, limits: Limits, problems: ProblemFormat = json_problem) -> ASGIApp:
+def guard_requests(
+    app: ASGIApp, limits: Limits, problems: ProblemFormat = json_problem, admit: Admit | None = None
+) -> ASGIApp:
     """`app`, reached only by requests whose whole body arrived in time and within the limit.
 
     The body is held until it is complete, so `app` never waits for a slow client; `limits.connections` times
-    `limits.body_bytes` bounds the memory. An answer that does not begin in time becomes a 503.
+    `limits.body_bytes` bounds the memory, or times FREE_BYTES where `admit` says whose larger bodies are held.
+    An answer that does not begin in time becomes a 503.
     """
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
@@ -182,7 +184,10 @@ def guard_requests(app: ASGIApp, limits: Limits, problems: ProblemFormat = json_
             await app(scope, receive, send)
             return
         try:
-            body = await _read_body(scope, receive, limits)
+            body = await read_body(scope, receive, limits, admit)
+        except NotAdmittedError as refused:
+            await _answered(refused.answer, b"", limits.answer_seconds, scope, receive, send)
+            return
         except HTTPException as refusal:
             # What remains of the body must not be read as the next request.
             headers = {"connection": "close", "cache-control": "no-store"}
@@ -196,38 +201,6 @@ def guard_requests(app: ASGIApp, limits: Limits, problems: ProblemFormat = json_
             await late(scope, receive, send)
 
     return guarded
-
-
-async def _read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes | None:
-    """The complete body, or None when the client has gone; HTTPException where the request is refused."""
-    too_large = HTTPException(413, f"the body may have at most {limits.body_bytes} bytes")
-    if "\n" in scope["path"]:
-        # Routes are expressions that end in $, which would take this for the path without it.
-        raise HTTPException(404, _DETAILS[404])
-    most = limits.body_bytes + _DISCARDED_BYTES
-    headers = dict(scope["headers"])
-    declared = headers.get(b"content-length", b"0")
-    size = int(declared) if declared.isdigit() else 0
-    if size > most or (size > limits.body_bytes and b"expect" in headers):
-        raise too_large
-    body, size = bytearray(), 0
-    try:
-        async with asyncio.timeout(limits.body_seconds):
-            while True:
-                message = await receive()
-                if message["type"] != "http.request":
-                    return None
-                chunk = message.get("body", b"")
-                size += len(chunk)
-                if size <= limits.body_bytes:
-                    body += chunk
-                complete = not message.get("more_body", False)
-                if size > most or (complete and size > limits.body_bytes):
-                    raise too_large
-                if complete:
-                    return bytes(body)
-    except TimeoutError:
-        raise HTTPException(408, f"the body did not arrive within {limits.body_seconds:g} seconds") from None
 
 
 async def _answered(

@@ -16,9 +16,10 @@ import pytest
 from auditor.audit import Places, audit
 from auditor.bundle import read_bundle
 from auditor.evidence import Asked
-from memory import cli, vfs
+from memory import cli, tokens, vfs
 from memory.export_evidence import export_evidence
 from memory.model import SCOPES, Principal
+from memory.store_access import all_access
 from memory.wiring import open_home
 from tlog.bundles import NAME, Bundle, BundleFile, parse_bundle, sign_bundle
 from tlog.errors import MalformedError, RefusedError
@@ -36,6 +37,8 @@ def bundles(original: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     folder = tmp_path_factory.mktemp("bundles")
     shutil.copytree(original, folder / "home")
     with open_home(folder / "home") as home:
+        for agent in ("garden", "shed"):
+            tokens.create(home, Principal("acme", agent, "desk", SCOPES, authenticated=True), None)
         export_evidence(home, folder / "all", "all", None)
         export_evidence(home, folder / "tenant", "tenant", "globex")
         export_evidence(home, folder / "links", "links", None)
@@ -114,6 +117,19 @@ def test_no_key_is_in_it(bundles: dict[str, Path]) -> None:
     data = b"".join(path.read_bytes() for path in bundles["all"].rglob("*") if path.is_file())
     assert secrets
     assert not [secret for secret in secrets if secret in data]
+
+
+def test_no_access_token_is_in_it(bundles: dict[str, Path]) -> None:
+    """Not even its hash: a bundle has the salts with which whoever holds it could look for the tenant of each."""
+    for name in ("all", "tenant", "links"):
+        store = apsw.Connection(str(bundles[name] / "store.db"), flags=apsw.SQLITE_OPEN_READONLY)
+        assert store.execute("SELECT count(*) FROM access").fetchall() == [(0,)], name
+        assert store.execute("PRAGMA freelist_count").fetchall() == [(0,)]
+        store.close()
+    with open_home(bundles["home"]) as home, home.parts().store.read() as view:
+        hashes = [row.token_hash for row in all_access(view)]
+    assert len(hashes) == 2
+    assert not any(digest in (bundles["all"] / "store.db").read_bytes() for digest in hashes)
 
 
 def test_settings_that_name_somebody_stay_at_home(copy: Any, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ def make_asgi(
     *,
     hosts: tuple[str, ...],
     origins: tuple[str, ...],
+    challenged: Callable[[Error], Mapping[str, str]],
 ) -> Any:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         try:

@@ -281,12 +281,12 @@ def test_each_caller_has_a_rate_of_its_own(tmp_path: Path, monkeypatch: pytest.M
         assert [one.status_code for one in answers] == [200, 200, 429]
         assert code(answers[2]) == (429, "too_many_requests")
         assert 1 <= int(answers[2].headers["retry-after"]) <= 100
-        again = client_for(found["listening"], token_for(home))
-        assert again.get("/v1/status").status_code == 429, (
-            "another token of the same caller is the same caller"
-        )
-        other = client_for(found["listening"], token_for(home, agent="other"))
-        assert other.get("/v1/status").status_code == 200
+        with client_for(found["listening"], token_for(home)) as again:
+            assert again.get("/v1/status").status_code == 429, (
+                "another token of the same caller is the same caller"
+            )
+        with client_for(found["listening"], token_for(home, agent="other")) as other:
+            assert other.get("/v1/status").status_code == 200
         assert client.get("/healthz").status_code == 200
 
 

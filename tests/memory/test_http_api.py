@@ -205,7 +205,9 @@ def story(surface: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     yield from answers
 
 
-RANDOM = re.compile(r"muniment/[0-9a-f]{32}|\b[a-z2-7]{26}\b|\b[0-9a-f]{32,}\b|urn:uuid:[0-9a-f-]{36}")
+RANDOM = re.compile(
+    r"muniment/[0-9a-f]{32}|\b[a-z2-7]{26}\b|\b[0-9a-f]{32,}\b|\b[0-9a-f]{20}\b|urn:uuid:[0-9a-f-]{36}"
+)
 TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9T:.-]+Z")
 # Of how much a scan went through, which is more with each page that a store has.
 AMOUNTS = ("bytes", "files", "timestamp", "entry")
@@ -319,6 +321,7 @@ def test_an_idempotency_key_holds_in_the_header_and_in_the_body_alike(client: ht
         ("/v1/get", {"key": SECRET, "owner": SECRET}, 403, "forbidden"),
         ("/v1/history", {"key": SECRET, "cursor": SECRET}, 400, "bad_input"),
         ("/v1/history", {"key": SECRET, "limit": 0}, 400, "bad_input"),
+        ("/v1/history", {"key": SECRET, "limit": "5"}, 400, "bad_input"),
         ("/v1/forget/preview", {}, 400, "bad_input"),
         ("/v1/forget/preview", {"key": SECRET}, 404, "nothing_matched"),
         ("/v1/forget/preview", {"key": SECRET, "reason": SECRET}, 400, "bad_input"),
@@ -402,6 +405,46 @@ def test_a_list_comes_in_pages_that_together_are_the_whole(client: httpx.Client)
             break
     assert [len(one) for one in pages] == [3, 3, 1]
     assert [one for ids in pages for one in ids] == [fact["id"] for fact in whole["facts"]]
+
+
+def test_a_recall_goes_on_where_a_page_ended(client: httpx.Client, home: Home, url: str) -> None:
+    for number in range(7):
+        client.post("/v1/facts", json={"text": f"take {number} of the song"})
+    whole = client.post("/v1/recall", json={"query": "song", "limit": 50}).json()
+    assert len(whole["facts"]) == 7 and whole["next"] is None
+    first = client.post("/v1/recall", json={"query": "song", "limit": 3}).json()
+    client.post("/v1/facts", json={"text": "another song, a song, the song"})
+    second = client.post("/v1/recall", json={"query": "song", "limit": 3, "cursor": first["next"]}).json()
+    third = client.post("/v1/recall", json={"query": "song", "limit": 9, "cursor": second["next"]}).json()
+    pages = [first, second, third]
+    # Of the state of the first page: what came meanwhile is on none.
+    assert [len(one["facts"]) for one in pages] == [3, 3, 1]
+    assert [one["omitted"] for one in pages] == [4, 1, 0] and third["next"] is None
+    ids = [fact["id"] for one in pages for fact in one["facts"]]
+    assert sorted(ids) == sorted(fact["id"] for fact in whole["facts"])
+    for other in ({"query": "take"}, {"query": "song", "include_history": True}):
+        problem(client.post("/v1/recall", json={**other, "cursor": first["next"]}), 400, "cursor_invalid")
+    with client_for(url, token_for(home, agent="somebody else")) as stranger:
+        asked = {"query": "song", "cursor": first["next"]}
+        problem(stranger.post("/v1/recall", json=asked), 400, "cursor_invalid")
+
+
+def test_a_request_is_followed_by_its_reference_and_with_the_right_over_the_tenant(
+    client: httpx.Client, home: Home, url: str
+) -> None:
+    made = client.post("/v1/facts", json={"text": "likes tea", "subject": "Ada"}).json()
+    denied = client.post("/v1/forget/deny", json={"subject": "Ada", "code": "legal_claims"}).json()
+    assert (denied["erased"], denied["state"]) == (0, "closed_denied")
+    place = f"/v1/requests/{denied['request']}"
+    assert client.post(place, json={}).json()["state"] == "closed_denied"
+    problem(client.post(f"{place}/withdraw", json={}), 409, "wrong_status")
+    problem(client.post(f"/v1/requests/{denied['number']}", json={}), 400, "bad_input")
+    names = {"agent": "another", "scopes": SCOPES - {"memory:purge"}}
+    with client_for(url, token_for(home, **names)) as colleague:
+        problem(colleague.post(place, json={}), 403, "forbidden")
+    with client_for(url, token_for(home, tenant="globex")) as stranger:
+        problem(stranger.post(place, json={}), 404, "unknown_id")
+    assert client.get(f"/v1/facts/{made['id']}/provenance").json()["fact"]["status"] == "active"
 
 
 def test_head_is_answered_as_get_and_other_methods_say_what_there_is(client: httpx.Client) -> None:

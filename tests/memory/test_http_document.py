@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,9 @@ RELATED = {
     "forget",
     "hold",
     "retention",
+    "deny",
     "history",
+    "recall",
     "conflictsOf",
     "provenanceOf",
 }
@@ -108,7 +111,8 @@ def ask_generated(operation: Any, mode: Any, token: str, known: str) -> int:
     def holds(case: Any) -> None:
         nonlocal count
         count += 1
-        if count % 2 and "id" in (case.path_parameters or {}) and mode.value == "positive":
+        named = str((case.path_parameters or {}).get("id", ""))
+        if count % 2 and re.fullmatch(ID_PATTERN, named) and mode.value == "positive":
             case.path_parameters["id"] = known
         case.call_and_validate(headers={"Authorization": f"Bearer {token}"}, excluded_checks=excluded)
 

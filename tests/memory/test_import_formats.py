@@ -17,6 +17,7 @@ from memory.import_graph import parse_graph
 from memory.import_inspeximus import parse_inspeximus
 from memory.import_mem0 import parse_mem0
 from memory.import_notes import parse_notes
+from memory.import_report import count_items
 from tlog.errors import MalformedError
 
 Line, Skipped = import_report.Line, import_report.Skipped
@@ -356,3 +357,32 @@ def test_bad_input_is_an_answer(
 def test_identities_tell_lists_apart() -> None:
     assert import_report.identity("f", "ab", "c") != import_report.identity("f", "a", "bc")
     assert import_report.identity("f", None) != import_report.identity("f")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"key": ["region"]},
+        {"key": {}},
+        {"ts": 10**400},
+        {"ts": float("nan")},
+        {"id": ["1"], "valid_from": 1e308},
+    ],
+)
+def test_an_inspeximus_record_of_odd_fields_stops_nothing(tmp_path: Path, odd: dict[str, Any]) -> None:
+    store = tmp_path / "store.json"
+    store.write_text(json.dumps([{**RECORDS[0], **odd}, {"id": "9", "text": "said", "ts": 1.0}]))
+    items = list(parse_inspeximus(store))
+    assert len(items) == 2 and len(texts(iter(items))) == 2
+    assert count_items(iter(items)).outcomes == {"readable": 2}
+
+
+def test_a_line_without_end_is_not_read_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory.cli_import.MAX_LINE_BYTES", 1000)
+    path = tmp_path / "facts.jsonl"
+    path.write_bytes(
+        b'{"text": "one"}\n' + b"x" * 5000 + b'\n{"text": "two"}\n' + b'{"text": "' + b"y" * 1000
+    )
+    report = count_items(read_items("jsonl", str(path)))
+    assert (report.lines, report.outcomes) == (4, {"readable": 2})
+    assert [one["line"] for one in report.not_taken] == [2, 4]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from memory import cli, install
-from tlog.errors import MalformedError, RefusedError
+from tlog.errors import MalformedError, RefusedError, UnavailableError
 
 JSON_CLIENTS = sorted(set(install.CLIENTS) - {"codex"})
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -167,6 +167,69 @@ def test_a_link_is_followed(user: Path, tmp_path: Path, capsys: pytest.CaptureFi
     path.symlink_to(kept)
     run(capsys, "cursor")
     assert path.is_symlink() and "muniment" in kept.read_text("utf-8")
+
+
+def test_undo_leaves_a_link_and_what_it_leads_to(
+    user: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, empty in (("cursor", "{}\n"), ("codex", "")):
+        kept = tmp_path / f"kept-{name}"
+        kept.write_text(empty)
+        path = install.settings_file(name, None)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(kept)
+        run(capsys, name)
+        assert "muniment" in kept.read_text()
+        assert run(capsys, name, "--undo")[1]["changed"]
+        assert path.is_symlink() and kept.read_text() == empty
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1, "a": 2}',
+        '{"mcpServers": {"x": {"command": "x", "command": "y"}}}',
+        '{"a": 1e400}',
+        '{"a": NaN}',
+    ],
+)
+def test_what_would_be_written_otherwise_is_not_touched(user: Path, text: str) -> None:
+    path = install.settings_file("cursor", None)
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    with pytest.raises(MalformedError, match="nothing was changed"):
+        install.install("cursor", path, install.Entry("muniment", ("mcp",), {}))
+    assert path.read_text() == text
+
+
+def test_half_a_character_stays(user: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = install.settings_file("cursor", None)
+    path.parent.mkdir(parents=True)
+    path.write_text('{"a": "x \\ud800 y", "b": "π"}')
+    assert run(capsys, "cursor")[1]["changed"]
+    assert json.loads(path.read_text())["a"] == "x \ud800 y"
+
+
+def test_a_file_that_may_not_be_written_is_not_replaced(
+    user: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who may write the folder could replace it all the same; whoever made it read-only did not want that."""
+    path = install.settings_file("cursor", None)
+    run(capsys, "cursor")
+    before = path.read_text()
+    monkeypatch.setattr(install.os, "access", lambda *_: False)
+    for act in (lambda: install.uninstall("cursor", path), lambda: install._replace(path, "{}")):
+        with pytest.raises(UnavailableError, match="read-only"):
+            act()
+    assert path.read_text() == before
+
+
+def test_a_pipe_in_its_place_is_not_read(user: Path) -> None:
+    path = install.settings_file("cursor", None)
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    with pytest.raises(MalformedError, match="to be a file"):
+        install.install("cursor", path, install.Entry("muniment", ("mcp",), {}))
 
 
 def test_without_a_command_the_interpreter_starts_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

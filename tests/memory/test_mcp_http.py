@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from memory import wiring
+from memory import mcp_listen, wiring
 from memory.mcp_http import MAX_BODY_BYTES, make_asgi
 from memory.mcp_listen import MIN_SECRET_CHARACTERS, serve_http, with_secret
+from memory.mcp_tools import TOOLS
 from memory.model import AGENT_SCOPES, Principal
 from memory.wiring import Home
 from tlog.errors import MalformedError, RefusedError
@@ -24,6 +26,7 @@ _PREFIX = "io.modelcontextprotocol/"
 WHO = {
     "anna": Principal("acme", "anna", "token-a", AGENT_SCOPES, authenticated=True),
     "ben": Principal("acme", "ben", "token-b", AGENT_SCOPES, authenticated=True),
+    "laptop": Principal("acme", "anna", "token-l", AGENT_SCOPES, authenticated=True),
     "reader": Principal("acme", "anna", "token-r", frozenset({"memory:read"}), authenticated=True),
     "writer": Principal("acme", "anna", "token-w", frozenset({"memory:write"}), authenticated=True),
     "local": Principal("default", "default", "cli", AGENT_SCOPES, reported=True),
@@ -230,8 +233,76 @@ def test_two_callers_of_a_tenant_see_each_their_own_on_every_way_in(app: Any) ->
 
 def test_a_read_only_caller_cannot_forget(app: Any) -> None:
     tool(app, "remember", text="kept", key="k", value="v")
-    assert tool(app, "forget", "reader", key="k")["error"]["code"] == "forbidden"
+    assert modern(app, "tools/call", "reader", name="forget", arguments={"key": "k"})["error"]["data"] == {
+        "code": "forbidden",
+        "scope": "memory:forget",
+    }
     assert tool(app, "get", "reader", key="k")["current"] == "v"
+
+
+NEEDS = {
+    "remember": "write",
+    "resolve": "review",
+    "review": "review",
+    "forget": "forget",
+    "forget_all": "purge",
+}
+
+
+@pytest.mark.parametrize("name", [one.name for one in TOOLS])
+def test_a_scope_that_is_missing_is_said_in_http(app: Any, name: str) -> None:
+    """A client that can get a token with more asks for one at a 403, and not at a result."""
+    scope = f"memory:{NEEDS.get(name, 'read')}"
+    who = "writer" if scope == "memory:read" else "reader"
+    params = {"name": name, "arguments": {}}
+    before = older(app, "tools/call", who, params)
+    assert before.status_code == 403 and before.json()["id"] == 1
+    assert before.headers["www-authenticate"] == (
+        f'Bearer realm="muniment", error="insufficient_scope", scope="{scope}"'
+    )
+    assert modern(app, "tools/call", who, name=name, arguments={})["error"]["data"]["scope"] == scope
+    # Nobody proved who this is, so scopes say nothing of it.
+    assert older(app, "tools/call", "local", params).status_code == 200
+
+
+def test_a_call_that_hides_its_name_is_refused_all_the_same(app: Any) -> None:
+    tool(app, "remember", text="kept", key="k", value="v")
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call"})[:-1].encode()
+    body = body.replace(b"/", b"\\/") + b', "params": {"name": "forget", "arguments": {"key": "k"}}}'
+    answer = send(app, body, authorization="Bearer reader", mcp_protocol_version=OLDER)
+    assert answer.json()["result"]["structuredContent"]["error"]["code"] == "forbidden"
+    assert tool(app, "get", key="k")["current"] == "v"
+
+
+def test_a_body_that_does_not_end_keeps_nobody_waiting(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a large one of nobody is read to its end, and not kept."""
+    secret, limits = "s" * 32, replace(mcp_listen._LIMITS, body_seconds=0.3)
+    monkeypatch.setattr(mcp_listen, "_LIMITS", limits)
+    served: list[Any] = []
+    monkeypatch.setattr(mcp_listen, "serve", lambda app, *_: served.append(app))
+    serve_http(home, WHO["local"], "127.0.0.1:0", {"MUNIMENT_MCP_SECRET": secret})
+    large = b'{"jsonrpc": "2.0", "id": 1, "method": "' + b"x" * (1 << 20) + b'"}'
+    assert send(served[0], large, path="/mcp", authorization="Bearer nobody").status_code == 401
+    assert send(served[0], large, path="/mcp", authorization=f"Bearer {secret}").status_code == 200
+    sent: list[Any] = []
+
+    async def story() -> None:
+        async def receive() -> dict[str, Any]:
+            if sent or started:
+                await anyio.sleep_forever()
+            started.append(True)
+            return {"type": "http.request", "body": b"{", "more_body": True}
+
+        async def note(message: Any) -> None:
+            sent.append(message)
+
+        started: list[bool] = []
+        scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": [], "query_string": b""}
+        with anyio.fail_after(30):
+            await served[0](scope, receive, note)
+
+    anyio.run(story)
+    assert sent[0]["status"] == 408
 
 
 def test_a_client_that_lies_about_its_name_gains_nothing(app: Any) -> None:
@@ -352,7 +423,7 @@ def test_what_a_client_carries_between_two_exchanges_is_sealed(home: Home, app: 
     assert token not in state and "forget" not in state
     for tampered in (state[:-4] + "AAAA", state[:9] + "A" + state[10:], "", "x", token, "person"):
         assert erase(state=tampered)["error"]["code"] == -32602
-    for other in ({"who": "ben"}, {"who": "reader"}, {"key": "other"}):
+    for other in ({"who": "ben"}, {"who": "laptop"}, {"key": "other"}):
         answer = erase(state=state, **other)
         assert answer["error"]["code"] == -32602, other
     # An answer without the state of its question is none.

@@ -125,10 +125,32 @@ def test_a_person_who_can_be_asked_is_asked_beside_the_token(
 def test_an_answer_never_stands_in_for_the_token(home: Home, tool: str, selection: dict[str, Any]) -> None:
     """A client that approves everything by itself: what is left between wish and deletion is the token."""
     remember(home)
-    asked = question(home, tool, **selection, confirm="yes")
+    asked = question(home, tool, **selection, confirm=ask(home, tool, **selection)["confirm"])
     assert ask(home, tool, person=said(asked), **selection, confirm="yes")["error"]["code"] == "token_invalid"
     assert "preview" in ask(home, tool, person=said(asked), **selection)
     assert is_there(home)
+
+
+@pytest.mark.parametrize(("tool", "selection"), SELECTIONS)
+def test_nobody_is_asked_about_a_token_that_does_not_hold(
+    home: Home, tool: str, selection: dict[str, Any]
+) -> None:
+    remember(home)
+    token = ask(home, tool, person=CAN_BE_ASKED, **selection)["confirm"]
+    for other in ("0" * 64, token[:-1], token.upper()):
+        refused = ask(home, tool, person=CAN_BE_ASKED, confirm=other, **selection)
+        assert refused["error"]["code"] == "token_invalid"
+    remember(home, "another jam", key="jam/other", value="plum", subject="jam")
+    if tool == "forget_all":
+        # What nobody was shown has come to it.
+        assert ask(home, tool, person=CAN_BE_ASKED, confirm=token)["error"]["code"] == "token_invalid"
+        token = ask(home, tool, person=CAN_BE_ASKED)["confirm"]
+    asked = question(home, tool, confirm=token, **selection)
+    assert ask(home, tool, person=said(asked), confirm=token, **selection)["erased"] >= 1
+    assert ask(home, tool, person=CAN_BE_ASKED, confirm=token, **selection)["error"]["code"] in (
+        "nothing_matched",
+        "token_invalid",
+    )
 
 
 def test_an_answer_is_to_one_question(home: Home) -> None:
@@ -137,8 +159,11 @@ def test_an_answer_is_to_one_question(home: Home) -> None:
     token = ask(home, "forget", key="jam/kind")["confirm"]
     accepted = said(question(home, "forget", key="jam/kind", confirm=token))
     remember(home, "her jam is plum", value="plum")
-    assert isinstance(call(home, ME, "forget", {"key": "jam/kind", "confirm": token}, accepted), Question)
-    assert isinstance(call(home, ME, "forget_all", {"confirm": token}, accepted), Question)
+    for tool, selection in SELECTIONS:
+        refused = ask(home, tool, person=accepted, confirm=token, **selection)
+        assert refused["error"]["code"] == "token_invalid"
+    shown = ask(home, "forget", key="jam/kind")["confirm"]
+    assert isinstance(call(home, ME, "forget", {"key": "jam/kind", "confirm": shown}, accepted), Question)
     assert len(ask(home, "history", key="jam/kind")["facts"]) == 2
 
 

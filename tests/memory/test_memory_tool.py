@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -209,3 +210,25 @@ def test_every_version_has_a_receipt_and_the_file_can_be_erased(home: Home, tool
     done = memory.forget(subject="memory tool files", confirm=preview["confirm"])
     assert done["erased"] == 2
     assert "does not exist" in refused(tool, "view", path="/memories/f")
+
+
+def test_edits_at_once_lose_nothing(home: Home) -> None:
+    """Two hosts of one agent: each edit reads what the other wrote, and of two that create one file one is told."""
+    create(MemoryTool(home, ADA), "/memories/list", "start\n")
+
+    def work(name: str) -> list[str]:
+        own, answers = MemoryTool(home, ADA), []
+        for number in range(6):
+            run(own, "insert", path="/memories/list", insert_line=0, insert_text=f"{name} {number}")
+            try:
+                answers.append(create(own, f"/memories/new {number}", name))
+            except ToolError as error:
+                answers.append(str(error))
+        return answers
+
+    with ThreadPoolExecutor(3) as pool:
+        told = list(pool.map(work, ("a", "b", "c")))
+    lines = run(MemoryTool(home, ADA), "view", path="/memories/list")
+    assert all(f"{name} {number}" in lines for name in "abc" for number in range(6))
+    for answers in zip(*told, strict=True):
+        assert sorted(answer.startswith("File created") for answer in answers) == [False, False, True]

@@ -112,3 +112,10 @@ def test_reads_durations(text: str, seconds: int) -> None:
 def test_refuses_durations(text: object) -> None:
     with pytest.raises(MalformedError, match="such as 90d"):
         parse_duration(text)
+
+
+def test_refuses_durations_that_lead_out_of_time() -> None:
+    assert parse_duration("52178w") == 52178 * 7 * 86400 * 1_000_000
+    for text in ("52179w", "999999999w", "999999999h"):
+        with pytest.raises(MalformedError, match="thousand years"):
+            parse_duration(text)

@@ -223,6 +223,38 @@ def test_a_client_that_asks_first_is_not_told_to_go_on(url: str) -> None:
     assert talk(url, head % 3 + b"abc", b"").startswith(b"HTTP/1.1 100 ")
 
 
+def test_a_large_body_is_held_for_those_who_are_admitted() -> None:
+    """What comes of the others is read to its end, so that they see their answer, and dropped."""
+    limits = dataclasses.replace(LIMITS, body_bytes=300_000, body_seconds=20.0)
+    asked: list[int] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        message = await receive()
+        await web.problem(200, "got", str(len(message["body"])))(scope, receive, send)
+
+    async def admit(scope: Any) -> Any:
+        known = (b"authorization", b"me") in scope["headers"]
+        asked.append(known)
+        return None if known else web.problem(401, "unauthorized", "who are you?")
+
+    def ask(size: int, **headers: str) -> tuple[int, str, int]:
+        asked.clear()
+        with httpx.Client(trust_env=False, headers=headers) as client:
+            answer = client.post(f"{url}/", content=b"x" * size)
+            chunks = (b"x" * 10_000 for _ in range(size // 10_000))
+            again = client.post(f"{url}/", content=chunks)
+        assert (answer.status_code, answer.json()) == (again.status_code, again.json())
+        return answer.status_code, answer.json()["detail"], len(asked)
+
+    with running(web.guard_requests(app, limits, admit=admit), limits=limits) as url:
+        assert ask(60_000) == (200, "60000", 0)
+        assert ask(70_000) == (401, "who are you?", 2)
+        assert ask(3_000_000) == (401, "who are you?", 2)
+        assert ask(70_000, authorization="me") == (200, "70000", 2)
+        assert ask(300_000, authorization="me") == (200, "300000", 2)
+        assert ask(310_000, authorization="me")[0] == 413
+
+
 def test_an_endless_body_ends(url: str) -> None:
     head = b"POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
     chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
