@@ -187,7 +187,10 @@ def _erase(parts: Parts, plan: Plan, started: _Started) -> _Erased:
         number, tombstone = record.add_tombstone(
             parts, txn, scope.tenant_id, selection.commitments, started.draft
         )
-        requests = store_erase.requests_of(txn.view, scope.tenant_id, seqs)
+        if plan.kind == "tenant" and guard.name == "erase":
+            requests = store_erase.requests_of_tenant(txn.view, scope.tenant_id)
+        else:
+            requests = store_erase.requests_of(txn.view, scope.tenant_id, seqs)
         _dispose(txn, selection.entries, requests, guard)
         store_erase.drop_expired_ledger(txn, parts.clock())
         kept = () if guard.name == "erase" else selection.entries
