@@ -29,8 +29,20 @@ from memory.memory_tool import COLLECTION, MemoryTool  # noqa: E402
 from memory.principal import make_principal, with_all_scopes  # noqa: E402
 
 LIVES = (
-    {"name": "Otilia Brandmeyer", "number": "5551234567", "city": "Bremen", "by": "reviewer-one", "request": "a-1"},
-    {"name": "Xaverl Quindlohnt", "number": "5559876501", "city": "Aachen", "by": "reviewer-two", "request": "b-2"},
+    {
+        "name": "Otilia Brandmeyer",
+        "number": "5551234567",
+        "city": "Bremen",
+        "by": "reviewer-one",
+        "request": "a-1",
+    },
+    {
+        "name": "Xaverl Quindlohnt",
+        "number": "5559876501",
+        "city": "Aachen",
+        "by": "reviewer-two",
+        "request": "b-2",
+    },
 )
 DAYS = 86_400_000_000
 
@@ -68,7 +80,15 @@ def live(home: wiring.Home, clock: Clock, who: dict[str, str], tenant: str, fold
     write(home, f"{said} Not so.", me, key=number, value=f"1{who['number']}", **about)
     assert write(home, said, me, key=number, value=who["number"], **about)["outcome"] == "refused"
     write(home, f"{said} Maybe.", reviewer, key=city, value=who["city"], provisional=True, **about)
-    write(home, f"{said} Soon.", me, key=city, value=who["city"], valid_from=clock.now // 1_000_000 + 999, **about)
+    write(
+        home,
+        f"{said} Soon.",
+        me,
+        key=city,
+        value=who["city"],
+        valid_from=clock.now // 1_000_000 + 999,
+        **about,
+    )
     write(home, f"{said} Now.", reviewer, key=f"{city}/x", value=who["city"], **about)
     last = write(home, f"{said} No.", me, key=f"{city}/x", value=f"{who['city']}er", **about)
     tool = MemoryTool(home, me)
@@ -77,7 +97,9 @@ def live(home: wiring.Home, clock: Clock, who: dict[str, str], tenant: str, fold
     tool.run({"command": "insert", "path": file, "insert_line": 0, "insert_text": who["city"]})
     home.publish()
     backup(home, folder, 30 * DAYS)
-    hold = home.memory(me).hold(authority=f"word of {who['by']}", review_by="2040-01-01T00:00:00Z", id=last["id"])
+    hold = home.memory(me).hold(
+        authority=f"word of {who['by']}", review_by="2040-01-01T00:00:00Z", id=last["id"]
+    )
     home.memory(me).release(hold["id"], f"word of {who['by']}")
     home.memory(me).export_subject(who["name"])
     if tenant != "default":

@@ -67,7 +67,9 @@ def test_a_value_that_stands_elsewhere_keeps_its_request_partial(home: wiring.Ho
 def test_what_was_said_about_another_record_is_a_mention_in_that_record(home: wiring.Home) -> None:
     """Where somebody else has it from, and by whose order it is kept, stand in statements of their own."""
     office = write(home, "The office is in Rome.", key="office/city", value="Rome", source="the wiki")
-    write(home, "The office is in Rome.", SECOND, key="office/city", value="Rome", source=f"a mail of {OTILIA}")
+    write(
+        home, "The office is in Rome.", SECOND, key="office/city", value="Rome", source=f"a mail of {OTILIA}"
+    )
     lease = write(home, "The lease ends in May.", key="lease/end", value="May")
     hold = home.memory(ME).hold(
         authority=f"claim of {OTILIA}", review_by="2099-01-01T00:00:00Z", id=lease["id"]

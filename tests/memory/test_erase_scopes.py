@@ -133,7 +133,9 @@ def test_a_tenant_takes_what_earlier_requests_have_kept_of_it(tmp_path: Path, le
 
 
 def _forget_piece_by_piece(home: wiring.Home, left: str) -> None:
-    made = write(home, "The fish is red.", OTHER_TENANT, key="fish/colour", value="red", idempotency_key="f-1")
+    made = write(
+        home, "The fish is red.", OTHER_TENANT, key="fish/colour", value="red", idempotency_key="f-1"
+    )
     if left == "a retired value":
         write(home, "The fish is blue.", OTHER_TENANT, key="fish/colour", value="blue")
         forget(home, OTHER_TENANT, key="fish/colour", guard="keep")
