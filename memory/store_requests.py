@@ -31,7 +31,7 @@ def of_request(view: Snapshot, request: bytes) -> tuple[ErasureRow, ...]:
 def facts_left(
     view: Snapshot, tenant_id: int, agent_tag: bytes | None, commitments: Iterable[bytes]
 ) -> tuple[SelectedFact, ...]:
-    """The facts of an agent, or of every one for None, with these commitments that still have their content, in order."""
+    """The facts with these commitments that have their content, in order: of an agent, or of every one for None."""
     seqs = {seq for one in commitments if (seq := view.seq_of(tenant_id, one)) is not None}
     found = (
         view.one(
