@@ -235,7 +235,7 @@ def _verify(parts: Parts, plan: Plan, started: _Started, erased: _Erased) -> Out
         scope = started.scope
         left = store_erase.ledger_of(view, scope.tenant_id, seqs=erased.seqs, **plan.ledger(scope))
     keys = erase_tenant.destroy_key(parts, scope.tenant_id)
-    residue = check_residue(parts.home, parts.store, started.needles, started.canary)
+    residue = check_residue(parts.home, parts.store, started.needles, started.canary, scope.tenant_id)
     free_space = check_free_space(parts.home)
     backups = erase_backups.destroy_keys(parts, scope.tenant_id, erased.seqs)
     systems = [record.store_system(len(erased.seqs), erased.contents, structure), wal, *backups]
