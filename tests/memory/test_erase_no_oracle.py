@@ -1,4 +1,4 @@
-"""An erasure tells nobody what another tenant keeps, neither in its answer nor in its manifest; and still counts on it."""
+"""An erasure tells nobody what another tenant keeps, neither in its answer nor in its manifest."""
 
 from __future__ import annotations
 
