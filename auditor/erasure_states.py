@@ -58,12 +58,10 @@ def check_state(
     case: Case, document: Mapping[str, Any], targets: Sequence[bytes], present: set[bytes]
 ) -> Iterator[Finding]:
     """`closed_complete` is said of an erasure only when everything was erased and every check was clean."""
-    # Where retention has left nothing else, the hashes of retired values are what a request erases.
-    hashes = (
-        number_in(map_in(document, "guard"), "entries")
-        if map_in(document, "guard").get("disposition") == "erase"
-        else 0
-    )
+    # Where nothing else is left, the hashes of retired values and of requests are what is erased.
+    guard = map_in(document, "guard")
+    erased = guard.get("disposition") == "erase"
+    hashes = number_in(guard, "entries") + number_in(guard, "requests") if erased else 0
     state = document.get("state")
     denied = {one for one in list_in(document, "why") if isinstance(one, str)} & _DENIALS
     if not targets and not hashes and not denied:

@@ -34,7 +34,7 @@ _MOMENT_SECONDS: Final = 60
 _RESTORING: Final = re.compile(r"restoring\.db.*")
 _NUMBER: Final = "[1-9][0-9]{0,17}"
 _HEX: Final = "[0-9a-f]{64}"
-_SPACES: Final = "record|tenant|meta|ledger|request|conflict|grant|erasure"
+_SPACES: Final = "record|tenant|meta|ledger|request|conflict|grant|erasure|made"
 """What the keys of backups are for: docs/formats/backup.md."""
 _GROUP: Final = "(?:x[0-9]{3}/){0,6}[0-9]{3}"
 _TILES: Final = r"(?:[0-9]|[1-5][0-9]|6[0-3]|entries)(?:/(?:x[0-9]{3}/){0,6}(?:x[0-9]{3}|[0-9]{3}\.p))?"

@@ -54,6 +54,7 @@ def backup(
         with parts.store.read() as view:
             last_seq = store_backup.last_seq(view)
             _make_keys(view, ring)
+            ring.list_backup(number, made_at, expires_at, last_seq)
             ring.flush()
             failpoint("keys")
             with parts.store.write() as txn:

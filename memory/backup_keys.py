@@ -1,6 +1,7 @@
 """The keys that backups are encrypted under, one for each record, apart from the store and from every backup.
 
     keys/backup/SPACE-N.keys       places N*1024 to N*1024+1023 of a space: a key each, overwritten once it is destroyed
+    keys/backup/made-N.keys        which backups were made, in places alike
     keys/backup/subjects/*.key     what the keys of one subject's records are wrapped under, by a random name
 
 A record keeps its key in every backup, so to destroy it is to destroy the record in all of them. Whoever writes
@@ -28,6 +29,8 @@ SLOTS: Final = 1024
 _NOBODY: Final = bytes(SUBJECT_BYTES)
 _MARK_BYTES: Final = 4
 _NO_MARK: Final = bytes(_MARK_BYTES)
+_MADE: Final = "made"
+_LISTED: Final = struct.Struct(">16sQQQ36x")
 _SLOT: Final = struct.Struct(f"{SUBJECT_BYTES}s{SLOT_BYTES - SUBJECT_BYTES - _MARK_BYTES}x{_MARK_BYTES}s")
 
 
@@ -73,6 +76,18 @@ class KeyRing:
             body = subject + nonce + _cipher(wrapping).encrypt(nonce, key, subject)
         self._write(space, number, body + _mark(body))
         return key
+
+    def list_backup(self, number: bytes, made_at: int, expires_at: int, last_seq: int) -> None:
+        """Notes here, too, that there is a backup: a store that an older one is restored to does not know of it."""
+        body = _LISTED.pack(number, made_at, expires_at, last_seq)
+        self._write(_MADE, max(self.places(_MADE), default=-1) + 1, body + _mark(body))
+
+    def listed_backups(self) -> Iterator[tuple[bytes, int, int, int]]:
+        """Of each backup that was made: its number, when, until when it is kept, and its last statement."""
+        for place in self.places(_MADE):
+            slot = self._slot(_MADE, place)
+            if slot is not None:
+                yield _LISTED.unpack(slot[:-_MARK_BYTES])
 
     def flush(self) -> None:
         """Returns once every key that was made is durable."""

@@ -90,8 +90,8 @@ def _look(parts: Parts, found: _Request, words: tuple[str, ...], canary: str) ->
         structure = check_structure(view, targets)
         left = store_erase.ledger_of(view, row.tenant_id, seqs=targets)
     keys = erase_tenant.destroy_key(parts, row.tenant_id)
-    residue = check_residue(parts.home, parts.store, needles_given(words), canary)
-    residue["counts"]["needles_given"] = len(words)
+    residue = check_residue(parts.home, parts.store, needles_given(words), canary, row.tenant_id)
+    residue[0]["counts"]["needles_given"] = len(words)
     free_space = check_free_space(parts.home)
     backups = erase_backups.destroy_keys(parts, row.tenant_id, targets)
     systems = [record.store_system(len(targets), len(targets), structure), wal, *backups]

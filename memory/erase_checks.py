@@ -23,6 +23,7 @@ Check = dict[str, Any]
 BYSTANDERS: Final = 8
 # Automata of more needles than this would not fit in memory; the files are then read several times.
 NEEDLES_AT_ONCE: Final = 10_000
+_GRAIN_BYTES: Final = 4096
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,13 @@ def check_structure(view: Snapshot, seqs: Sequence[int]) -> Check:
     )
 
 
-def check_residue(home: Home, store: Store, needles: Needles, canary: str) -> Check:
-    """What a scan of the whole home finds of the needles that nothing kept explains."""
+def check_residue(
+    home: Home, store: Store, needles: Needles, canary: str, tenant_id: int
+) -> tuple[Check, int]:
+    """What a scan of the whole home finds of the needles that nothing kept explains.
+
+    With it, of how many records it says nothing because others than the tenant say their words: only `cover` may know.
+    """
     try:
         # Once also without a needle: that the files can be searched at all is part of the answer.
         results = [
@@ -80,11 +86,13 @@ def check_residue(home: Home, store: Store, needles: Needles, canary: str) -> Ch
         ]
     except Error:
         # What was to be looked for is in memory alone, so the erasure has to end here, and says so.
-        return check("residue", "not_run", {"needles": len(needles.all)}, ["scan_not_available"])
-    return _judge(home, store, needles, results)
+        return check("residue", "not_run", {"needles": len(needles.all)}, ["scan_not_available"]), 0
+    return _judge(home, store, needles, results, tenant_id)
 
 
-def _judge(home: Home, store: Store, needles: Needles, results: Sequence[ScanResult]) -> Check:
+def _judge(
+    home: Home, store: Store, needles: Needles, results: Sequence[ScanResult], tenant_id: int
+) -> tuple[Check, int]:
     hits = [
         (number * NEEDLES_AT_ONCE + hit.needle, hit)
         for number, result in enumerate(results)
@@ -92,8 +100,10 @@ def _judge(home: Home, store: Store, needles: Needles, results: Sequence[ScanRes
     ]
     size_bytes = max(result.bytes_scanned for result in results)
     short = {at for at, needle in enumerate(needles.all) if too_short(needle, size_bytes)}
-    telling, shared = _telling(home, store, needles, [(at, hit) for at, hit in hits if at not in short])
+    long_hits = [(at, hit) for at, hit in hits if at not in short]
+    telling, shared, untold = _telling(home, store, needles, long_hits, tenant_id)
     not_covered = needles.not_covered(short | shared)
+    hidden = needles.not_covered(short | shared | untold) - not_covered
     unread = max(len(result.not_read) + len(result.not_opened) for result in results)
     controls = sum(result.control_found for result in results)
     counts = {
@@ -110,22 +120,24 @@ def _judge(home: Home, store: Store, needles: Needles, results: Sequence[ScanRes
     }
     if telling:
         made = check("residue", "found", counts, ["residue_found"])
-        return made | {"residue": _classes(telling)}
+        return made | {"residue": _classes(telling)}, hidden
     if controls < len(results) or unread:
-        return check("residue", "inconclusive", counts, ["control_failed"])
-    return check("residue", "clean", counts)
+        return check("residue", "inconclusive", counts, ["control_failed"]), hidden
+    return check("residue", "clean", counts), hidden
 
 
-def cover(residue: Check, free_space: Check) -> Check:
+def cover(scanned: tuple[Check, int], free_space: Check) -> Check:
     """The scan as it counts beside the check of free space: what it cannot tell of a record, that one has to.
 
     A needle that is short or common is looked for in vain, or found for nothing, and of words that were given again
     nobody knows any more whether they are those of the record. If then not every free byte of the store is known to
     be zero, or a file lies in the home that no home has, nothing shows that the record is gone.
     """
+    residue, hidden = scanned
     counts = residue["counts"]
     why = {"records_not_covered": "needles_not_searchable", "needles_given": "needles_unconfirmed"}
     reasons = {reason for name, reason in why.items() if counts.get(name)}
+    reasons |= {"needles_not_searchable"} if hidden else set()
     covered = free_space["result"] == "clean" and not free_space["counts"].get("files_not_known")
     if not reasons or covered:
         return residue
@@ -144,7 +156,8 @@ def check_free_space(home: Home) -> Check:
         return check("free_space", "not_run", {}, ["scan_not_available"])
     counts = {
         "pages": pages.pages,
-        "free_bytes": pages.free_bytes,
+        # To the byte it would depend on what was erased, and a manifest is public.
+        "free_bytes": pages.free_bytes // _GRAIN_BYTES * _GRAIN_BYTES,
         "pages_in_log": pages.pages_in_log,
         "controls_planted": pages.controls_planted,
         "controls_found": pages.controls_found,
@@ -160,15 +173,18 @@ def check_free_space(home: Home) -> Check:
 
 
 def _telling(
-    home: Home, store: Store, needles: Needles, hits: Sequence[tuple[int, Hit]]
-) -> tuple[list[Hit], set[int]]:
-    """The hits that nothing kept explains, and the needles that had only such that something does."""
+    home: Home, store: Store, needles: Needles, hits: Sequence[tuple[int, Hit]], tenant_id: int
+) -> tuple[list[Hit], set[int], set[int]]:
+    """The hits that nothing kept explains, the needles that had only such that something does, and those of them of
+    which that is not said."""
     if not hits:
-        return [], set()
+        return [], set(), set()
     with store.read() as view:
-        explained = Explained(home, view)
+        explained = Explained(home, view, tenant_id)
     telling = [(at, hit) for at, hit in hits if not explained(needles.all[at], hit)]
-    return [hit for _, hit in telling], {at for at, _ in hits} - {at for at, _ in telling}
+    shared = {at for at, _ in hits} - {at for at, _ in telling}
+    untold = {at for at in shared if explained.tells_of_others(needles.all[at])}
+    return [hit for _, hit in telling], shared - untold, untold
 
 
 def _classes(hits: Sequence[Hit]) -> list[dict[str, Any]]:

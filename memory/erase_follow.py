@@ -56,7 +56,7 @@ def show_request(parts: Parts, principal: Principal, reference: object) -> dict[
         "request": last["request"].hex(),
         "state": state,
         "message": STATES[state],
-        "why": sentences(REASONS, sorted({code for one in documents for code in one["why"]})),
+        "why": sentences(REASONS, sorted(_reasons_of(documents))),
         "manifests": [one["number"] for one in documents],
         "received_at": format_optional(decode_detail(rows[0].detail).get("received_at")),
         "due_at": format_optional(due_at),
@@ -206,8 +206,12 @@ def deny(parts: Parts, principal: Principal, code: object, **selector: Any) -> d
 
 
 def _left(view: Snapshot, parts: Parts, principal: Principal, rows: Sequence[ErasureRow]) -> Selection:
-    """What holds kept of a request and still keep, and what of that may go since."""
+    """What holds kept of a request and still keep, and what of that may go since: of the caller, unless it may purge.
+
+    A request is known to whoever reads its manifest, so to know it gives no right to what it is about.
+    """
     scope = scope_of(view, parts, principal)
+    whose = None if _DENYING in principal.scopes else scope.agent_tag
     kept = {
         item
         for row in rows
@@ -215,7 +219,7 @@ def _left(view: Snapshot, parts: Parts, principal: Principal, rows: Sequence[Era
         if one["why"] == "legal_hold"
         for item in one.get("items", ())
     }
-    return complete(view, scope, store_requests.facts_left(view, rows[0].tenant_id, kept), {})
+    return complete(view, scope, store_requests.facts_left(view, rows[0].tenant_id, whose, kept), {})
 
 
 def _request_of(rows: Sequence[ErasureRow]) -> Request:
@@ -232,6 +236,12 @@ def _state_of(documents: Sequence[Mapping[str, Any]]) -> str:
     """The state of the request: that of its last erasure, unless one before it is still open."""
     waiting = (one["state"] for one in documents if one["state"] in store_requests.OPEN)
     return str(next(waiting, documents[-1]["state"]))
+
+
+def _reasons_of(documents: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Why it is no more than that: what a hold kept at first, and is gone since, is no reason any more."""
+    counting = [one for one in documents[:-1] if one["state"] in store_requests.OPEN]
+    return {code for one in (*counting, documents[-1]) for code in one["why"]}
 
 
 def _due_at(rows: Sequence[ErasureRow]) -> int | None:

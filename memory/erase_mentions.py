@@ -21,7 +21,7 @@ from memory.canon_text import folded
 from memory.event import decode_content
 from tlog.errors import Error
 
-FIELDS: Final = ("text", "key", "value", "subject", "source")
+FIELDS: Final = ("text", "key", "value", "subject", "source", "reason", "authority")
 _SEPARATORS: Final = r"\s/\\_:|>,;.-"
 _BETWEEN: Final = f"[{_SEPARATORS}]{{1,3}}"
 # Of a number: what stands between its digits, or between its groups if it has letters.

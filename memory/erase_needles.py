@@ -5,8 +5,9 @@ its content, so a surviving copy of a row shows itself by it even where its word
 looked for in pieces, since a file keeps it in pages. Needles live in memory only, for as long as the erasure.
 
 A word that a kept record also says, or that is one of the store's own words, proves nothing when it is found;
-it is counted as shared. So is one too short for the size of the files: it would turn up in random bytes. Of a
-record all of whose words are such, the scan says nothing: that no free byte is left over has to cover it.
+it is counted as shared, unless another tenant alone says it: that count is public, and would tell. So is one too short
+for the size of the files: it would turn up in random bytes. Of a record all of whose words are such, the scan says
+nothing: that no free byte is left over has to cover it.
 """
 
 from __future__ import annotations
@@ -140,9 +141,17 @@ def too_short(needle: str | bytes, size_bytes: int) -> bool:
 class Explained:
     """Tells which hits kept content or the store's own words explain. Reads everything kept, so make it late."""
 
-    def __init__(self, home: Home, view: Snapshot) -> None:
+    def __init__(self, home: Home, view: Snapshot, tenant_id: int) -> None:
         self._own = _normal("\n".join(_own_texts(home)))
-        self._kept = _normal("\n".join(_kept_texts(view)))
+        kept = tuple(_kept_texts(view))
+        self._kept = _normal("\n".join(text for _, text in kept))
+        self._of_tenant = _normal("\n".join(text for tenant, text in kept if tenant == tenant_id))
+
+    def tells_of_others(self, needle: str | bytes) -> bool:
+        """Whether to say that this is explained says what another tenant keeps: then nobody is told."""
+        return isinstance(needle, str) and not any(
+            form in text for form in _bare_forms(needle) for text in (self._own, self._of_tenant)
+        )
 
     def __call__(self, needle: str | bytes, hit: Hit) -> bool:
         """Whether the hit says nothing about the erased records. A salt is never explained."""
@@ -172,7 +181,13 @@ def _manifest_words() -> Iterable[Iterable[str]]:
     return (value for value in vars(manifest_fields).values() if isinstance(value, frozenset))
 
 
-def _kept_texts(view: Snapshot) -> Iterator[str]:
+def _bare_forms(needle: str) -> set[str]:
+    normal = _normal(needle)
+    return {normal, "".join(c for c in normal if c.isalnum())} - {""}
+
+
+def _kept_texts(view: Snapshot) -> Iterator[tuple[int, str]]:
+    """The tenant of each text, by the number of its row, and the text."""
     tenants: set[int] = set()
     # Numbers are dense, so this is every statement of the store.
     for seq in range(1, view.counts()["statements"] + 1):
@@ -182,9 +197,9 @@ def _kept_texts(view: Snapshot) -> Iterator[str]:
         tenants.add(row.tenant_id)
         for value in decode_content(row.content).values():
             if isinstance(value, str):
-                yield value
+                yield row.tenant_id, value
     for tenant_id in tenants:
-        yield view.tenant_by_id(tenant_id).name
+        yield tenant_id, view.tenant_by_id(tenant_id).name
 
 
 def _normal(text: str) -> str:

@@ -187,7 +187,10 @@ def _erase(parts: Parts, plan: Plan, started: _Started) -> _Erased:
         number, tombstone = record.add_tombstone(
             parts, txn, scope.tenant_id, selection.commitments, started.draft
         )
-        requests = store_erase.requests_of(txn.view, scope.tenant_id, seqs)
+        if plan.kind == "tenant" and guard.name == "erase":
+            requests = store_erase.requests_of_tenant(txn.view, scope.tenant_id)
+        else:
+            requests = store_erase.requests_of(txn.view, scope.tenant_id, seqs)
         _dispose(txn, selection.entries, requests, guard)
         store_erase.drop_expired_ledger(txn, parts.clock())
         kept = () if guard.name == "erase" else selection.entries
@@ -232,7 +235,7 @@ def _verify(parts: Parts, plan: Plan, started: _Started, erased: _Erased) -> Out
         scope = started.scope
         left = store_erase.ledger_of(view, scope.tenant_id, seqs=erased.seqs, **plan.ledger(scope))
     keys = erase_tenant.destroy_key(parts, scope.tenant_id)
-    residue = check_residue(parts.home, parts.store, started.needles, started.canary)
+    residue = check_residue(parts.home, parts.store, started.needles, started.canary, scope.tenant_id)
     free_space = check_free_space(parts.home)
     backups = erase_backups.destroy_keys(parts, scope.tenant_id, erased.seqs)
     systems = [record.store_system(len(erased.seqs), erased.contents, structure), wal, *backups]

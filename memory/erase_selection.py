@@ -52,7 +52,8 @@ class Selection:
     """The records an erasure takes: the facts asked for, copies of them, and acts on them alone.
 
     `entries` are the row ids of the value ledger that it concerns; they may be all that is left. `held` are the
-    facts asked for, and the copies, that a legal hold keeps.
+    facts asked for, and the copies, that a legal hold keeps. `requests` is how many requests of a tenant
+    that goes as a whole there are.
     """
 
     facts: tuple[SelectedFact, ...]
@@ -60,6 +61,7 @@ class Selection:
     acts: tuple[EventRow, ...] = ()
     entries: tuple[int, ...] = ()
     held: tuple[SelectedFact, ...] = ()
+    requests: int = 0
 
     @property
     def statements(self) -> tuple[tuple[int, bytes], ...]:
@@ -100,7 +102,7 @@ class Selection:
 
     def require_something(self, guard: Disposition) -> None:
         """Returns unless nothing would be done: where only hashes are left, they can be erased and no more."""
-        if self.facts or (self.entries and guard.name == "erase"):
+        if self.facts or ((self.entries or self.requests) and guard.name == "erase"):
             return
         if self.held:
             raise RefusedError(
@@ -108,7 +110,7 @@ class Selection:
                 code="on_hold",
                 held=len(self.held),
             )
-        raise nothing_matched() if not self.entries else only_hashes()
+        raise only_hashes() if self.entries or self.requests else nothing_matched()
 
 
 def select(view: Snapshot, scope: Scope, request: Request) -> Selection:
@@ -121,7 +123,10 @@ def select(view: Snapshot, scope: Scope, request: Request) -> Selection:
     selection = complete(view, scope, facts, request.ledger(scope))
     if request.whole and not _conditions(request):
         selection = replace(selection, acts=(*selection.acts, *_grants(view, scope, request.whole)))
-    if not facts and not selection.entries:
+    if request.kind == "tenant":
+        requests = store_erase.requests_of_tenant(view, scope.tenant_id)
+        selection = replace(selection, requests=len(requests))
+    if not facts and not selection.entries and not selection.requests:
         _refuse_ambiguous(view, scope, request)
         raise nothing_matched()
     return selection

@@ -15,6 +15,7 @@ from memory.answers import receipts
 from memory.edge import check_text
 from memory.erase_mentions import mentions_of_subjects
 from memory.erase_request import MAX_NAME_BYTES
+from memory.event import decode_content, decode_link
 from memory.model import Principal, fact_id
 from memory.principal import require
 from memory.quarantine import present
@@ -27,12 +28,13 @@ from tlog.errors import RefusedError
 if TYPE_CHECKING:
     from memory.answers import Receipts
     from memory.parts import Parts
-    from memory.rows import SelectedFact
+    from memory.rows import ActRow, SelectedFact
     from memory.scope import Scope
     from memory.store_read import Snapshot
 
 FORMAT: Final = "muniment-subject-export/1"
 _TEXTS: Final = ("key", "value", "text", "subject", "client", "source")
+_TOLD: Final = ("source", "reason", "authority")
 _COLUMNS: Final = (
     ("key", "about"),
     ("value", "value"),
@@ -133,9 +135,22 @@ def _shape(view: Snapshot, scope: Scope, fact: SelectedFact, states: Receipts) -
                 "act": act.act,
                 "statement": fact_id(act.commitment),
                 "recorded_at": format_optional(act.recorded_at),
+                **_told(view, act),
             }
             for act in view.acts_on(scope.tenant_id, fact.seq)
         ],
+    }
+
+
+def _told(view: Snapshot, act: ActRow) -> dict[str, str]:
+    """Where somebody else has the record from, why it holds again, or by whose order it is kept, in their words."""
+    row = view.event_by_seq(act.seq)
+    # What another record says of itself is no word about this one.
+    if row is None or row.content is None or decode_link(row.link).kind == "write":
+        return {}
+    content = decode_content(row.content)
+    return {
+        name: present(str(content[name]), fact_id(act.commitment)).text for name in _TOLD if content.get(name)
     }
 
 

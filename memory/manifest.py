@@ -270,7 +270,7 @@ def _check(document: object) -> None:
 def _check_complete(document: Mapping[str, Any]) -> None:
     """The one rule of `closed_complete`: a scope that is not empty, and nothing but what is gone."""
     scope, guard = document["scope"], document["guard"]
-    hashes = guard["entries"] if guard["disposition"] == "erase" else 0
+    hashes = guard["entries"] + guard.get("requests", 0) if guard["disposition"] == "erase" else 0
     if scope["count"] + scope["derived"] + hashes < 1:
         raise MalformedError("an erasure of nothing is never complete")
     if any(not key["destroyed"] for key in document.get("keys", ())):

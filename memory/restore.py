@@ -116,9 +116,10 @@ def _restore(
     store = open_store(home.path / UNFINISHED, vault)
     try:
         with store.write() as txn:
-            counts = _fill(txn, vault, KeyRing(home.path / KEYS), head, frames)
+            ring = KeyRing(home.path / KEYS)
+            counts = _fill(txn, vault, ring, head, frames)
             failpoint("rows")
-            _note_backup(txn, head)
+            _note_backups(txn, ring, head)
             past = place(txn, entries)
             missing = replay(home, vault, txn, past, manifests)
             if missing.count:
@@ -132,10 +133,12 @@ def _restore(
     return counts | {"manifests": len(manifests), "lost": missing.count}
 
 
-def _note_backup(txn: Txn, head: dict[str, Any]) -> None:
-    """The backup is one of those that the store knows of, which itself was written before it was noted."""
+def _note_backups(txn: Txn, ring: KeyRing, head: dict[str, Any]) -> None:
+    """The backup, which was written before it was noted, and those made since are among what the store knows of."""
     last = store_backup.last_seq(txn.view)
     store_backup.add_backup(txn, head["number"], head["made_at"], head["expires_at"], last)
+    for listed in ring.listed_backups():
+        store_backup.note_backup(txn, *listed)
 
 
 def _head(home: Home, frame: list[Any]) -> dict[str, Any]:

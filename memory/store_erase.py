@@ -158,6 +158,11 @@ def requests_of(view: Snapshot, tenant_id: int, seqs: Iterable[int]) -> tuple[in
     )
 
 
+def requests_of_tenant(view: Snapshot, tenant_id: int) -> tuple[int, ...]:
+    """Row ids of all requests of a tenant, also of those whose statements are gone."""
+    return tuple(row[0] for row in view.rows("SELECT id FROM idempotency WHERE tenant = ?", tenant_id))
+
+
 def keep_requests(txn: Txn, ids: Iterable[int]) -> None:
     """A retry of these requests is answered `erased`: the keyed hash of each idempotency key stays."""
     _each(txn, "UPDATE idempotency SET body_tag = x'', answer = '' WHERE id = ?", ids)

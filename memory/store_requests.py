@@ -28,15 +28,18 @@ def of_request(view: Snapshot, request: bytes) -> tuple[ErasureRow, ...]:
     return tuple(ErasureRow(*row) for row in rows)
 
 
-def facts_left(view: Snapshot, tenant_id: int, commitments: Iterable[bytes]) -> tuple[SelectedFact, ...]:
-    """The facts of a tenant with these commitments that still have their content, in order, whose ever they are."""
+def facts_left(
+    view: Snapshot, tenant_id: int, agent_tag: bytes | None, commitments: Iterable[bytes]
+) -> tuple[SelectedFact, ...]:
+    """The facts with these commitments that have their content, in order: of an agent, or of every one for None."""
     seqs = {seq for one in commitments if (seq := view.seq_of(tenant_id, one)) is not None}
     found = (
         view.one(
             """SELECT f.seq, e.commitment, f.status, c.content, f.on_hold
                FROM facts f CROSS JOIN events e ON e.seq = f.seq CROSS JOIN contents c ON c.seq = f.seq
-               WHERE f.seq = ?""",
+               WHERE f.seq = ?1 AND (?2 IS NULL OR f.agent_tag = ?2)""",
             seq,
+            agent_tag,
         )
         for seq in sorted(seqs)
     )

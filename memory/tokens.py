@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from memory import store_access
 from memory.model import SCOPES, Principal
 from memory.principal import make_principal
+from memory.recovery import LAST_MANIFEST
 from memory.store_access import AccessRow
 from memory.times import HOUR, format_optional, format_time, whole_hour
 from memory.vault import new_number
@@ -51,6 +52,8 @@ _BLOCK: Final = 256
 _MAX_OPENED: Final = 1024
 _OPENED: Final[dict[AccessRow, Principal]] = {}
 """Rows as somebody who knew the secret opened them: the same row says the same again, and another one is not known."""
+_ERASED: Final[dict[str, int | bytes | str | None]] = {}
+"""Of each home the last erasure as it was when rows were opened: after another one none of them stays known."""
 _KEPT: Final = 24 * 30 * HOUR
 """For how long a list shows a token that has expired."""
 
@@ -136,6 +139,10 @@ def verify(home: Home, token: str) -> Principal:
         raise refused()  # the last character has two bits to spare, and a token is written in one way
     with parts.store.read() as view:
         row = store_access.find_access(view, number)
+        erased = view.meta(LAST_MANIFEST)
+    if _ERASED.get(str(home.path)) != erased:
+        _OPENED.clear()
+        _ERASED[str(home.path)] = erased
     if row is None or not hmac.compare_digest(row.token_hash, _hash(secret)):
         raise refused()
     if row.expires_at is not None and row.expires_at <= parts.clock():

@@ -122,11 +122,11 @@ def test_in_a_packed_file(tmp_path: Path) -> None:
 
 
 def test_over_more_than_two_pages(tmp_path: Path) -> None:
-    """A long text, four bytes a letter, in small pages."""
-    needle = " ".join(f"word{number}" for number in range(40))
+    """A long text, two bytes a letter, in small pages: no two of them hold the whole of it."""
+    needle = " ".join(f"word{number}" for number in range(120))
     with made(tmp_path / "a.db", 512) as connection:
         for before in range(0, 520, 40):
-            data = b"-" * before + needle.encode("utf-32-le") + b"+" * 900
+            data = b"-" * before + needle.encode("utf-16-le") + b"+" * 900
             connection.execute("INSERT INTO notes (body) VALUES (?)", (data,))
     connection.close()
     result = scan_files(tmp_path, [needle], canary=CANARY)

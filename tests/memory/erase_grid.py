@@ -30,8 +30,9 @@ from erasing import ME, Clock, forget, write  # noqa: E402
 from watching import Looker, beside, ended, forked, forms, keeper, neighbour, pieces, reader  # noqa: E402
 
 import memory.store  # noqa: E402
-from memory import erase_backups, erase_record, erase_run, erase_tenant, scan_process, vfs, wiring  # noqa: E402
+from memory import erase_backups, erase_run, erase_tenant, scan_process, vfs, wiring  # noqa: E402
 from memory.event import decode_content  # noqa: E402
+from memory.manifest import decode_manifest  # noqa: E402
 from memory.model import parse_fact_id  # noqa: E402
 from memory.principal import make_principal, with_all_scopes  # noqa: E402
 from memory.times import format_time  # noqa: E402
@@ -121,6 +122,7 @@ class World:
             *(word for word in f"{key} {value}".replace("/", " ").split() if len(word) == MARK_LETTERS),
         }
         # A refusal of what was erased and stays refused holds no value and no text.
+        # Of an agreement the source is kept with the record, and goes with it.
         content = repr(_contents(home, made["id"]))
         marks = frozenset(mark for mark in said if mark in content)
         self.never |= said - marks
@@ -149,19 +151,15 @@ class World:
 
 
 def _contents(home: wiring.Home, id: str) -> list[Any]:
-    """What a record says, and what others said of it that goes with it."""
+    """What a record says, and what was said when somebody agreed with it."""
     with home.parts().store.read() as view:
-        ((seq, content),) = view.rows(
-            """SELECT e.seq, c.content FROM contents c JOIN events e ON e.seq = c.seq
-               WHERE e.commitment >= ? ORDER BY e.commitment LIMIT 1""",
+        rows = view.rows(
+            """WITH it AS (SELECT seq FROM events WHERE commitment >= ? ORDER BY commitment LIMIT 1)
+               SELECT content FROM contents WHERE seq IN (SELECT seq FROM it UNION
+               SELECT a.seq FROM acts a WHERE a.act = 'corroborates' AND a.target IN (SELECT seq FROM it))""",
             parse_fact_id(id),
         )
-        told = view.rows(
-            """SELECT c.content FROM acts a JOIN contents c ON c.seq = a.seq
-               WHERE a.target = ? AND a.act = 'corroborates'""",
-            seq,
-        )
-    return [decode_content(one) for (one,) in [(content,), *told]]
+    return [decode_content(content) for (content,) in rows]
 
 
 def retract(home: wiring.Home, caller: Any, fact: Fact) -> bool:
@@ -351,7 +349,7 @@ CRASHES: dict[str, Callable[[], None]] = {
     "scanned": lambda: setattr(erase_backups, "destroy_keys", _die),
     "verified": lambda: _dying_after(erase_run, "_verify"),
     "signed": lambda: setattr(wiring.Home, "create_public_file", _die),
-    "finished": lambda: _dying_after(erase_record, "finish"),
+    "finished": lambda: _dying_after(erase_run.record, "finish"),
 }
 BEFORE = ("started", "in the transaction")
 """A crash there has deleted nothing."""
@@ -424,7 +422,10 @@ class Cell:
         self.gone: set[str] = set()
         self.gone_columns: set[bytes] = set()
         self.whole = b""
-        self.result: dict[str, Any] = {"left": [], "found": {}, "flaws": [], "states": [], "control": [0, 0]}
+        self.result: dict[str, Any] = {name: [] for name in ("left", "flaws", "states", "kept for")} | {
+            "found": {},
+            "control": [0, 0],
+        }
         self.result["mentions"] = 0
 
     def run(self) -> dict[str, Any]:
@@ -473,6 +474,7 @@ class Cell:
             after |= {one for target, ones in tokens.items() for one in ones if _has_content(home, target)}
             self.result["left"] += [*sorted(set(ids) & kept), *_orphans(home)]
             self.result["states"] += _states(home)
+            self.result["kept for"] += _kept_for(home)
         if self.spec["way"] == "subject":
             # A correction of somebody's key may be said of another: it stays, and the erasure says so.
             names = {fact.subject for fact in world.facts if fact.id in ids}
@@ -535,6 +537,13 @@ class Cell:
 def _states(home: wiring.Home) -> list[str]:
     with home.parts().store.read() as view:
         return sorted({row.state for row in view.erasures()})
+
+
+def _kept_for(home: wiring.Home) -> list[str]:
+    """Why erasures that are closed in part are no more than that."""
+    with home.parts().store.read() as view:
+        partial = [row.manifest for row in view.erasures() if row.state == "closed_partial"]
+    return sorted({code for data in partial if data for code in decode_manifest(data).document["why"]})
 
 
 def careless(twin: str) -> None:

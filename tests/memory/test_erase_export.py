@@ -14,7 +14,7 @@ import pytest
 from memory import cli, wiring
 from memory.export_subject import format_html
 from memory.model import AGENT_SCOPES
-from memory.principal import narrowed
+from memory.principal import make_principal, narrowed, with_all_scopes
 from tlog.errors import MalformedError, RefusedError
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -60,6 +60,18 @@ def test_everything_about_a_person_is_in_it_with_times_and_where_it_comes_from(h
     assert [act["act"] for act in old["history"]] == ["retires"]
     assert (document["retired_values"] > 0, document["on_hold"]) == (True, 0)
     assert "basement" not in json.dumps(document)
+
+
+def test_what_others_said_about_a_record_is_in_it(home: wiring.Home) -> None:
+    """A record that somebody else has from her is one that names her, and says so."""
+    write(home, "The office is in Rome.", key="office/city", value="Rome", source="the wiki")
+    second = with_all_scopes(make_principal("default", "default", "second"))
+    write(home, "The office is in Rome.", second, key="office/city", value="Rome", source=f"a mail of {DANA}")
+    write(home, "The office is in Bern.", key="office/city", value="Bern", source="a call")
+    write(home, "The badge is red.", key="badge", value="red", subject=DANA)
+    (mention,) = home.memory(ME).export_subject(DANA)["mentions"]
+    told = [{name: act[name] for name in ("act", "source") if name in act} for act in mention["history"]]
+    assert told == [{"act": "corroborates", "source": f"a mail of {DANA}"}, {"act": "retires"}]
 
 
 def test_an_erasure_lists_who_was_given_an_export(home: wiring.Home) -> None:

@@ -252,7 +252,7 @@ def test_a_conflict_that_nobody_settled_leaves_no_hash(home: wiring.Home) -> Non
     assert "key" in confirmed(home)
     forget(home, id=first["id"], guard="erase")
     assert "key" in confirmed(home), "the other fact of the key is kept, and with it its hash"
-    assert home.memory(ME).conflicts()["conflicts"] == [], "nobody disagrees with what is left"
+    assert home.memory(ME).conflicts()["conflicts"] == [], "one side is not a conflict"
     forget(home, id=second["id"], guard="erase")
     assert confirmed(home) == set()
     assert home.memory(ME).conflicts()["conflicts"] == []

@@ -14,10 +14,11 @@ from memory.erase_mentions import mentions_of_subjects, mentions_of_values
 from memory.principal import make_principal, with_all_scopes
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from erasing import ME, forget, manifest_of, write
+from erasing import ME, forget, found_in, manifest_of, write
 
 OTILIA = "Otilia Brandmeyer"
 OTHER = with_all_scopes(make_principal("default", "another", "cli"))
+SECOND = with_all_scopes(make_principal("default", "default", "second"))
 STRANGER = with_all_scopes(make_principal("elsewhere", "default", "cli"))
 
 
@@ -61,6 +62,41 @@ def test_a_value_that_stands_elsewhere_keeps_its_request_partial(home: wiring.Ho
     assert (answer["state"], codes(answer)) == ("closed_partial", ["mentions_elsewhere"])
     assert manifest_of(home, answer).document["scope"]["mentions"] == 2
     assert [one["id"] for one in answer["mentions"]] == [note["id"]]
+
+
+def test_what_was_said_about_another_record_is_a_mention_in_that_record(home: wiring.Home) -> None:
+    """Where somebody else has it from, and by whose order it is kept, stand in statements of their own."""
+    office = write(home, "The office is in Rome.", key="office/city", value="Rome", source="the wiki")
+    write(
+        home, "The office is in Rome.", SECOND, key="office/city", value="Rome", source=f"a mail of {OTILIA}"
+    )
+    lease = write(home, "The lease ends in May.", key="lease/end", value="May")
+    hold = home.memory(ME).hold(
+        authority=f"claim of {OTILIA}", review_by="2099-01-01T00:00:00Z", id=lease["id"]
+    )
+    write(home, "Another agent has it, too.", OTHER, key="x", value="y")
+    home.memory(OTHER).hold(authority=OTILIA, review_by="2099-01-01T00:00:00Z", key="x")
+    preview = home.memory(ME).forget_preview(subject=OTILIA)["preview"]
+    assert [one["id"] for one in preview["mentions"]] == [office["id"], lease["id"]]
+    assert preview["mentions_not_shown"] == 1
+    assert forget(home, subject=OTILIA)["state"] == "closed_partial"
+    assert found_in(home, OTILIA) == {OTILIA}
+    # The release of a hold is about what the hold was about.
+    home.memory(ME).release(hold["id"], f"word of {OTILIA}")
+    assert forget(home, id=office["id"])["state"] == "closed_complete"
+    write(home, "Otilia is back.", subject=OTILIA)
+    assert [one["id"] for one in forget(home, subject=OTILIA)["mentions"]] == [lease["id"]]
+    forget(home, id=lease["id"])
+    home.memory(OTHER).release(home.memory(OTHER).holds()["holds"][0]["id"], "the court")
+    forget(home, OTHER, all=True)
+    assert found_in(home, OTILIA) == set()
+
+
+def test_a_grant_that_names_nobody_and_another_tenants_hold_are_no_mention(home: wiring.Home) -> None:
+    home.memory(ME).grant("helper")
+    write(home, "Theirs.", STRANGER, key="x", value="y")
+    home.memory(STRANGER).hold(authority=OTILIA, review_by="2099-01-01T00:00:00Z", key="x")
+    assert forget(home, subject=OTILIA)["state"] == "closed_complete"
 
 
 def test_a_short_value_that_was_asked_for_is_looked_for_too(home: wiring.Home) -> None:

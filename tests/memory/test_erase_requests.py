@@ -353,6 +353,28 @@ def test_a_request_of_another_tenant_is_unknown(home: wiring.Home) -> None:
         agent.request(answer["request"])
 
 
+def test_what_a_hold_kept_of_an_agent_goes_by_that_agent_or_by_whoever_may_purge(home: wiring.Home) -> None:
+    """A request is found by its number, and its reference is public: neither gives another agent a right to it."""
+    _, kept = fill(home)
+    held = hold(home, id=kept["id"])
+    answer = forget(home, subject=DANA)
+    home.memory(ME).release(held["id"], "Court")
+    other = make_principal("default", "another", "cli")
+    write(home, "Something of its own.", other)
+    seen = home.memory(other).request("1")
+    assert (seen["left"], "confirm" in seen) == ({"ids": [], "held": 0}, False)
+    told = home.memory(ME).request("1")
+    assert told["left"]["ids"] == [kept["id"]]
+    with pytest.raises(RefusedError):
+        home.memory(other).forget_rest(answer["request"], confirm=told["confirm"])
+    assert home.memory(ME).get("dana/address")["current"] == "Elm Street"
+    owner = home.memory(with_all_scopes(other))
+    owner.forget_rest(answer["request"], confirm=owner.request("1")["confirm"])
+    assert found_in(home, "Elm Street") == set()
+    after = home.memory(ME).request("1")
+    assert (after["state"], after["why"]) == ("closed_complete", [])
+
+
 def test_the_command_line_walks_through_a_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def run(*words: str, expected: int = 0) -> Any:
         assert cli.main([*words, "--home", str(tmp_path / "home"), "--json"]) == expected

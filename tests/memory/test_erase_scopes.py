@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memory import cli, wiring
+from memory import cli, tokens, wiring
 from memory.claim import claim_hash, parse_claim, verify_claim
 from memory.model import AGENT_SCOPES, SCOPES
 from memory.principal import make_principal, narrowed, with_all_scopes
@@ -121,6 +121,47 @@ def test_a_tenant_takes_the_ledger_that_retention_left(home: wiring.Home) -> Non
     write(home, "Something of mine.")
     assert home.memory(ME).forget_preview(tenant=True)["preview"]["ledger"] == 1
     assert home.memory(ME).forget_preview(all=True)["preview"]["ledger"] == 0
+
+
+@pytest.mark.parametrize("left", ["nothing", "a retired value", "a fact"])
+def test_a_tenant_takes_what_earlier_requests_have_kept_of_it(tmp_path: Path, left: str) -> None:
+    """Its name, the hash of an idempotency key and access to it outlived what was forgotten piece by piece."""
+    with wiring.open_home(tmp_path / "home") as home:
+        _forget_piece_by_piece(home, left)
+        home.publish()
+    assert cli.main(["audit", "--home", str(tmp_path / "home")]) == 0
+
+
+def _forget_piece_by_piece(home: wiring.Home, left: str) -> None:
+    made = write(
+        home, "The fish is red.", OTHER_TENANT, key="fish/colour", value="red", idempotency_key="f-1"
+    )
+    if left == "a retired value":
+        write(home, "The fish is blue.", OTHER_TENANT, key="fish/colour", value="blue")
+        forget(home, OTHER_TENANT, key="fish/colour", guard="keep")
+    else:
+        forget(home, OTHER_TENANT, id=made["id"])
+    if left == "a fact":
+        write(home, "There is a cat.", OTHER_TENANT)
+    tokens.create(home, OTHER_TENANT, None)
+    tables = ("idempotency", "access", "ledger")
+
+    def rows() -> list[int]:
+        with home.parts().store.read() as view:
+            return [view.rows(f"SELECT count(*) FROM {table}")[0][0] for table in tables]
+
+    assert rows()[:2] == [1, 1]
+    if left != "a fact":
+        with pytest.raises(RefusedError, match="this request keeps them"):
+            home.memory(OTHER_TENANT).forget_preview(tenant=True, guard="keep")
+    answer = forget(home, OTHER_TENANT, tenant=True)
+    assert (answer["state"], rows()) == ("closed_complete", [0, 0, 0])
+    document = manifest_of(home, answer).document
+    assert (document["guard"]["requests"], document["keys"][0]["destroyed"]) == (1, True)
+    with home.parts().store.read() as view:
+        assert view.rows("SELECT count(*) FROM tenants WHERE name = 'other'") == [(0,)]
+    with pytest.raises(RefusedError):
+        home.memory(OTHER_TENANT).forget_preview(tenant=True)
 
 
 # Several together

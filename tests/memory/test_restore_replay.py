@@ -234,6 +234,22 @@ def test_a_second_loss_is_restored_from_the_same_backup(home: wiring.Home) -> No
     assert findings(home) == []
 
 
+def test_newer_backups_are_known_to_a_store_that_an_older_one_was_restored_to(home: wiring.Home) -> None:
+    """What is erased then was in them, too, and a manifest that does not say so would be found to lack it."""
+    first, second = back_up(home), back_up(home)
+    lose_and_restore(home, first)
+    told = manifest_of(home, forget(home, subject=DANA)).document["backups"]
+    assert [(one["backup"].hex(), one["count"]) for one in told] == [(first.stem, 2), (second.stem, 2)]
+    lose_and_restore(home, second)
+    assert found_in(home, DANA, FOX) == {FOX}
+    assert findings(home) == []
+    third = back_up(home)
+    forget(home, subject=FOX)
+    # Their keys went, and what was listed of backups is there.
+    lose_and_restore(home, third)
+    assert findings(home) == []
+
+
 def test_a_statement_about_the_store_is_not_lost(home: wiring.Home, clock: Clock) -> None:
     file = back_up(home)
     clock.now += 2 * DAY

@@ -180,6 +180,19 @@ def test_the_tokens_of_an_erased_tenant_are_gone(home: Home, guard: str) -> None
         assert view.rows("SELECT count(*) FROM access") == [(1,)]
 
 
+def test_names_of_an_erased_tenant_leave_the_memory_of_other_processes(home: Home) -> None:
+    """The next request, whoever's, is all that it takes; another process has erased."""
+    token, other = make(home), make(home, tenant="another")
+    memory = home.memory(tokens.verify(home, token))
+    memory.remember("The quince is ripe.")
+    tokens.verify(home, other)
+    with wiring.open_home(home.path) as elsewhere:
+        owner = elsewhere.memory(make_principal(TENANT, "owner", "cli", SCOPES))
+        owner.forget(tenant=True, confirm=owner.forget_preview(tenant=True)["confirm"])
+    tokens.verify(home, other)
+    assert {one.tenant for one in tokens._OPENED.values()} == {"another"}
+
+
 def test_an_erasure_of_less_than_the_tenant_leaves_its_tokens(home: Home) -> None:
     token = make(home)
     memory = home.memory(make_principal(TENANT, AGENT, CLIENT, SCOPES))
