@@ -15,7 +15,7 @@ from auditor import checks_log
 from auditor.evidence import Asked, Entries, LogFiles, Span
 from auditor.findings import Finding, Note, Outcome, merge
 from auditor.log_files import FOLDER, KEY_LIST, folder_files
-from auditor.state import check_head, check_key_list, verified_before
+from auditor.state import check_gone, check_head, check_key_list, verified_before
 from tlog.errors import Error
 from tlog.policy import VerifiedCheckpoint
 from tlog.succession import parse_succession
@@ -73,6 +73,8 @@ def with_key_list(files: LogFiles, asked: Asked, state: Path | None) -> tuple[Ou
 def audit_logs(logs: Sequence[tuple[str, LogFiles]], asked: Asked, state: Path | None) -> AuditedLog:
     """Every log in order, each judged by its own checkpoint, and all of them as one."""
     audited = [_name(name, _audit_log(files, asked, state)) for name, files in logs]
+    if state is not None:
+        audited = _with_gone([name for name, _ in logs], audited, asked, state)
     if len(audited) == 1:
         return audited[0]
     links, successions = _check_links([name for name, _ in logs], audited)
@@ -80,6 +82,20 @@ def audit_logs(logs: Sequence[tuple[str, LogFiles]], asked: Asked, state: Path |
     outcome = merge([*(log.outcome for log in audited), links])
     files = _joined([log.files for log in audited])
     return AuditedLog(outcome, files, newest.verified, _end_to_end(audited, successions), newest.rows)
+
+
+def _with_gone(
+    names: Sequence[str], logs: Sequence[AuditedLog], asked: Asked, state: Path
+) -> list[AuditedLog]:
+    """The same, each without a checkpoint compared with the heads seen of logs that none of the others is."""
+    found = {log.verified.checkpoint.origin for log in logs if log.verified is not None}
+    origins = [log.key.name for log in asked.trust.policy.logs if log.key.name not in found]
+    return [
+        log
+        if log.verified is not None
+        else replace(log, outcome=merge([log.outcome, check_gone(state, origins, name)]))
+        for name, log in zip(names, logs, strict=True)
+    ]
 
 
 def _audit_log(files: LogFiles, asked: Asked, state: Path | None) -> AuditedLog:
