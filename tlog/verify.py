@@ -8,10 +8,10 @@ A file with a check that failed does not hold, nor does one of which nothing tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from tlog import cbor, certificates, cose, merkle
 from tlog import receipt as receipts
@@ -250,25 +250,35 @@ def _verify_manifest(data: bytes, caller: Caller, findings: Findings, _: Sequenc
         findings.holds = signature_claim("manifest", message, UNDATED, caller, findings)
         findings.leave("erasure_itself", "That the content is gone is the word of whoever signed this.")
         return
-    from tlog.logged import Wanted, compare_heads, look_in_log
-
     described = caller.describe_manifest(data)
-    author = statements.issuer_headers(message.headers)[:2]
-    wanted = [Wanted(one["code"], one["commitment"], one["text"]) for one in described.get("logged", ())]
-    logged, when = look_in_log(wanted, author, caller, findings)
-    signed = signature_claim("manifest", message, when, caller, findings)
-    findings.holds = signed and (logged or caller.log is None)
-    compare_heads(described.get("heads", ()), caller, findings)
-    if caller.log is None and wanted:
-        findings.leave(
-            "logged", "Whether a log has its erase statement and its digest is not seen from this file."
-        )
+    if caller.log is not None:
+        _look_in_log(described, message, caller, findings)
+    else:
+        findings.holds = signature_claim("manifest", message, UNDATED, caller, findings)
+        if described.get("logged"):
+            findings.leave(
+                "logged", "Whether a log has its erase statement and its digest is not seen from this file."
+            )
     for claim in described["proved"]:
         findings.prove(claim["code"], claim["text"])
     for claim in described["said"]:
         findings.leave(f"said_{claim['code']}", f"It says: {claim['text']}")
     for claim in described["not_proved"]:
         findings.leave(claim["code"], claim["text"])
+
+
+def _look_in_log(
+    described: Mapping[str, Any], message: cose.Sign1, caller: Caller, findings: Findings
+) -> None:
+    """What the caller's log says of a manifest, and its signature, which is as old as the log shows it to be."""
+    from tlog.logged import Wanted, compare_heads, look_in_log
+
+    author = statements.issuer_headers(message.headers)[:2]
+    wanted = [Wanted(one["code"], one["commitment"], one["text"]) for one in described.get("logged", ())]
+    logged, when = look_in_log(wanted, author, caller, findings)
+    signed = signature_claim("manifest", message, when, caller, findings)
+    findings.holds = signed and logged
+    compare_heads(described.get("heads", ()), caller, findings)
 
 
 def _verify_report(data: bytes, caller: Caller, findings: Findings, _: Sequence[bytes]) -> None:
