@@ -61,7 +61,9 @@ def _check_openers(rows: StoreRows, statements: Sequence[Statement]) -> Iterator
     for row in rows.conflicts:
         where = f"store.db conflicts seq {row.seq}"
         if any(tenant_of.get(seq) != row.tenant_id for seq in (row.seq, row.closed_by) if seq is not None):
-            yield Finding("FACT_ALTERED", where, "A conflict names a statement that its tenant does not have.")
+            yield Finding(
+                "FACT_ALTERED", where, "A conflict names a statement that its tenant does not have."
+            )
         if agents.get((row.tenant_id, row.key_tag), row.agent_tag) != row.agent_tag:
             yield Finding("FACT_ALTERED", where, "A conflict is filed under another agent than its facts.")
 
