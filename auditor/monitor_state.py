@@ -62,7 +62,9 @@ class MonitorState:
         for path in self.folder.glob(f"{ALARMS}/log-fork-*/alarm.json"):
             try:
                 said = json.loads(path.read_bytes())
-                notes = [path.with_name(f"{n}.note").read_bytes() for n in range(1, len(said["shown_by"]) + 1)]
+                notes = [
+                    path.with_name(f"{n}.note").read_bytes() for n in range(1, len(said["shown_by"]) + 1)
+                ]
                 shown = tuple(zip(map(str, said["shown_by"]), notes, strict=True))
                 sizes = {name: int(said[name]) for name in _SIZES if name in said}
                 alarm = Alarm(FORK, str(said["what"]), shown, sizes)

@@ -191,7 +191,9 @@ THIRD = (
     ),
     Tamper("the name of a tenant that is gone", "RESIDUE_ROW", of_copy(_name_of_nobody)),
     Tamper(
-        "a place far before the log", "ORDER_ALTERED", sql("UPDATE events SET entry_index = -9e9 WHERE seq = 1")
+        "a place far before the log",
+        "ORDER_ALTERED",
+        sql("UPDATE events SET entry_index = -9e9 WHERE seq = 1"),
     ),
     Tamper("a tombstone taken out", "WRITE_MISSING", of_copy(_tombstone_out)),
     Tamper("keys: a tombstone taken out of store and log", "WRITE_MISSING", of_copy(_tombstone_out_of_both)),

@@ -166,7 +166,10 @@ def test_a_log_that_shows_nothing_hides_no_fork(world: World, fork: Path, serves
     found = world.look(kept, other)
     assert len(found.alarms) == 2 and found.keep is None
     fork_alarm = found.alarms[1]
-    assert fork_alarm.code == "LOG_FORK" and {name for name, _ in fork_alarm.notes} == {"one", "an earlier look"}
+    assert fork_alarm.code == "LOG_FORK" and {name for name, _ in fork_alarm.notes} == {
+        "one",
+        "an earlier look",
+    }
 
 
 def test_a_fork_is_the_same_whoever_cosigns_it_later(world: World, fork: Path) -> None:
