@@ -15,8 +15,9 @@ from auditor import checks_log
 from auditor.evidence import Asked, Entries, LogFiles, Span
 from auditor.findings import Finding, Note, Outcome, merge
 from auditor.log_files import FOLDER, KEY_LIST, folder_files
-from auditor.state import check_head, check_key_list, verified_before
+from auditor.state import check_gone, check_head, check_key_list, verified_before
 from tlog.errors import Error
+from tlog.note import VerifierKey
 from tlog.policy import VerifiedCheckpoint
 from tlog.succession import parse_succession
 
@@ -73,13 +74,31 @@ def with_key_list(files: LogFiles, asked: Asked, state: Path | None) -> tuple[Ou
 def audit_logs(logs: Sequence[tuple[str, LogFiles]], asked: Asked, state: Path | None) -> AuditedLog:
     """Every log in order, each judged by its own checkpoint, and all of them as one."""
     audited = [_name(name, _audit_log(files, asked, state)) for name, files in logs]
+    if state is not None:
+        audited = _with_gone([name for name, _ in logs], audited, asked, state)
     if len(audited) == 1:
         return audited[0]
-    links, successions = _check_links([name for name, _ in logs], audited)
+    links, successions = _check_links([name for name, _ in logs], audited, asked)
+    if successions[-1]:
+        audited[-1] = _just_begun(audited[-1])
     newest = next((log for log in reversed(audited) if log.verified is not None), audited[-1])
     outcome = merge([*(log.outcome for log in audited), links])
     files = _joined([log.files for log in audited])
     return AuditedLog(outcome, files, newest.verified, _end_to_end(audited, successions), newest.rows)
+
+
+def _with_gone(
+    names: Sequence[str], logs: Sequence[AuditedLog], asked: Asked, state: Path
+) -> list[AuditedLog]:
+    """The same, each without a checkpoint compared with the heads seen of logs that none of the others is."""
+    found = {log.verified.checkpoint.origin for log in logs if log.verified is not None}
+    origins = [log.key.name for log in asked.trust.policy.logs if log.key.name not in found]
+    return [
+        log
+        if log.verified is not None
+        else replace(log, outcome=merge([log.outcome, check_gone(state, origins, name)]))
+        for name, log in zip(names, logs, strict=True)
+    ]
 
 
 def _audit_log(files: LogFiles, asked: Asked, state: Path | None) -> AuditedLog:
@@ -120,12 +139,24 @@ def _name(name: str, log: AuditedLog) -> AuditedLog:
     return replace(log, outcome=replace(log.outcome, findings=findings))
 
 
-def _check_links(names: Sequence[str], logs: Sequence[AuditedLog]) -> tuple[Outcome, list[bool]]:
+def _just_begun(log: AuditedLog) -> AuditedLog:
+    """The same; that nothing is public yet of a log that holds its beginning alone hides nothing of a store."""
+    if log.verified is not None or len(log.entries.entries) != 1 or log.files.read(checks_log.CHECKPOINT):
+        return log
+    left = tuple(one for one in log.outcome.findings if one.code not in ("LOG_TRUNCATED", "QUORUM_NOT_MET"))
+    return replace(log, outcome=replace(log.outcome, findings=left))
+
+
+def _check_links(
+    names: Sequence[str], logs: Sequence[AuditedLog], asked: Asked
+) -> tuple[Outcome, list[bool]]:
     """Each log but the first begins with the end of the one before, which does not go on after it."""
     findings: list[Finding] = []
     linked = [False]
     for number in range(1, len(logs)):
-        faults = list(_link_faults(names[number], names[number - 1], logs[number], logs[number - 1]))
+        known = {log.verified.checkpoint.origin for log in logs if log.verified is not None}
+        keys = [one.key for one in asked.trust.policy.logs if one.key.name not in known]
+        faults = list(_link_faults(names[number], names[number - 1], logs[number], logs[number - 1], keys))
         findings += faults
         linked.append(not faults)
     count = sum(linked)
@@ -133,22 +164,30 @@ def _check_links(names: Sequence[str], logs: Sequence[AuditedLog]) -> tuple[Outc
     return Outcome(tuple(findings), checked if count else ()), linked
 
 
-def _link_faults(name: str, name_before: str, log: AuditedLog, before: AuditedLog) -> Iterator[Finding]:
+def _link_faults(
+    name: str, name_before: str, log: AuditedLog, before: AuditedLog, keys: Sequence[VerifierKey]
+) -> Iterator[Finding]:
+    """What is wrong with a log as the next; one that has no checkpoint yet has one of these keys."""
     if len(before.entries.entries) > before.entries.size and before.verified is not None:
         what = "The log goes on after the head that it was frozen at."
         yield Finding("LOG_FORK", name_before, what, {"size": before.entries.size})
-    if before.verified is None or log.verified is None:
+    first = (log.entries.entries[0] if log.entries.entries else None) or b""
+    if before.verified is None or (log.verified is None and not log.entries.entries):
         yield Finding(
             "LOG_FORK",
             name,
             "That it follows the log before it is not shown: one of the two has no checkpoint that holds.",
         )
         return
-    first = log.entries.entries[0] if log.entries.entries else None
-    try:
-        parse_succession(first or b"", before.verified.checkpoint, log.verified.log_key)
-    except Error as error:
-        yield Finding("LOG_FORK", f"{name} entry 0", f"{error.message}.")
+    faults = []
+    for key in keys if log.verified is None else [log.verified.log_key]:
+        try:
+            parse_succession(first, before.verified.checkpoint, key)
+        except Error as error:
+            faults.append(Finding("LOG_FORK", f"{name} entry 0", f"{error.message}."))
+        else:
+            return
+    yield from faults[:1] or [Finding("LOG_FORK", name, "The policy has no key that could be its own.")]
 
 
 def _end_to_end(logs: Sequence[AuditedLog], linked: Sequence[bool]) -> Entries:

@@ -16,7 +16,8 @@ _ANSWER: Final = frozenset({"outcome", "reason", "message", "id", "retired", "co
 
 def check_caches(rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
     """Conflicts, ledger and requests agree with the facts and statements that they speak of."""
-    findings = [*_check_conflicts(rows), *_check_ledger(rows), *_check_requests(rows, statements)]
+    conflicts = (*_check_conflicts(rows), *_check_openers(rows, statements))
+    findings = [*conflicts, *_check_ledger(rows), *_check_requests(rows, statements)]
     checked = (
         Note("conflicts", "conflicts compared with the facts that are in one", len(rows.conflicts)),
         Note("value ledger", "retired values whose row agrees with the fact it came from", len(rows.ledger)),
@@ -51,6 +52,20 @@ def _check_conflicts(rows: StoreRows) -> Iterator[Finding]:
             # A keyed hash of the key alone: whoever holds the key of the hash could test a guess with it.
             what = "A conflict outlives every fact of its key, and still has the hash of the key."
             yield Finding("RESIDUE_ROW", f"store.db conflicts seq {row.seq}", what)
+
+
+def _check_openers(rows: StoreRows, statements: Sequence[Statement]) -> Iterator[Finding]:
+    """Statements of its own tenant opened and closed a conflict, which is filed as the facts of its key."""
+    tenant_of = {statement.row.seq: statement.row.tenant_id for statement in statements}
+    agents = {(fact.tenant_id, fact.key_tag): fact.agent_tag for fact in rows.facts}
+    for row in rows.conflicts:
+        where = f"store.db conflicts seq {row.seq}"
+        if any(tenant_of.get(seq) != row.tenant_id for seq in (row.seq, row.closed_by) if seq is not None):
+            yield Finding(
+                "FACT_ALTERED", where, "A conflict names a statement that its tenant does not have."
+            )
+        if agents.get((row.tenant_id, row.key_tag), row.agent_tag) != row.agent_tag:
+            yield Finding("FACT_ALTERED", where, "A conflict is filed under another agent than its facts.")
 
 
 def _check_ledger(rows: StoreRows) -> Iterator[Finding]:

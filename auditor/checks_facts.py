@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -13,6 +14,8 @@ from auditor.lost import lost_of
 _ENDED: Final = frozenset({"superseded", "retracted"})
 _WITHHELD: Final = frozenset({"held", "refused", "discarded"})
 _TIME_ALONE: Final = frozenset({"erase", "manifest", "state"})
+_FILLERS: Final = "\u115f\u1160\u3164\uffa0"
+"""Letters of Hangul that stand for none."""
 _INSTEAD: Final = ("confirms", "keeps", "begins", "lifts")
 
 
@@ -82,7 +85,7 @@ def check_facts(rows: StoreRows, statements: Sequence[Statement], folded: Fold) 
     not_checked = Note(
         "tags",
         "keyed hashes of agents, keys and subjects: their keys are not the auditor's, so only that equal "
-        "names have equal ones and different agents different ones",
+        "names have equal ones, and names of other letters and digits others",
     )
     counts = {"facts": len(facts), **_by_status(facts.values())}
     return Outcome(tuple(findings), (checked,), (not_checked,), counts)
@@ -183,8 +186,9 @@ def _status_finding(fact: FactRow, expected: Folded) -> Finding:
 
 
 def _check_tags(facts: Iterable[FactRow], writes: Mapping[int, Statement]) -> Iterator[Finding]:
-    """Equal names have equal tags within their scope, and no two agents share one."""
+    """Equal names have equal tags within their scope; what can't be two spellings of one name has two."""
     by_name: dict[tuple[object, ...], bytes] = {}
+    by_tag: dict[tuple[object, ...], str] = {}
     agent_of: dict[tuple[int, bytes], object] = {}
     for fact in facts:
         statement = writes.get(fact.seq)
@@ -206,6 +210,26 @@ def _check_tags(facts: Iterable[FactRow], writes: Mapping[int, Statement]) -> It
                 if by_name.setdefault(scope, tag) != tag:
                     what = f"The fact is filed under another tag than others of the same {name}."
                     yield Finding("FACT_ALTERED", fact.place, what)
+                said = str(content.get(name))
+                like = by_tag.setdefault((fact.tenant_id, name, tag), said)
+                if name != "agent" and like != said and _letters(like) != _letters(said):
+                    what = f"The fact is filed under the tag of another {name}."
+                    yield Finding("FACT_ALTERED", fact.place, what)
+
+
+def _letters(name: str) -> str:
+    """What every spelling of a name has in common, whatever the rules of spelling are: its letters and digits."""
+    if name.isascii():
+        return "".join(filter(str.isalnum, name)).lower()
+    told = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", name).casefold())
+    letters = []
+    for each in told:
+        category = unicodedata.category(each)
+        if category == "Nd":
+            letters.append(str(unicodedata.decimal(each)))
+        elif category in ("Ll", "Lo") and each not in _FILLERS:
+            letters.append(each)
+    return "".join(letters)
 
 
 def _by_status(facts: Iterable[FactRow]) -> dict[str, int]:

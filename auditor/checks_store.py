@@ -19,6 +19,8 @@ from tlog.statement import payload_hash_of
 
 CLOCK_SKEW_SECONDS: Final = 300
 _SECOND: Final = 1_000_000
+_UNNAMED: Final = "default"
+"""The tenant of callers that name none: it keeps its name."""
 
 
 def open_statements(
@@ -48,6 +50,7 @@ def open_statements(
     ]
     findings += [Finding("FACT_ALTERED", flaw.where, flaw.what) for flaw in rows.flaws]
     findings += _check_names(tenants, statements)
+    findings += _check_nameless(rows, statements)
     checked = [
         Note(
             "links",
@@ -286,6 +289,21 @@ def _check_names(tenants: Mapping[int, TenantRow], statements: Sequence[Statemen
         yield Finding("FACT_ALTERED", f"store.db tenants row {number}", what)
 
 
+def _check_nameless(rows: StoreRows, statements: Sequence[Statement]) -> Iterator[Finding]:
+    """A tenant of which an erasure has left nothing has no name either."""
+    kept = {row.tenant_id for table in (rows.facts, rows.ledger, rows.requests) for row in table}
+    for statement in statements:
+        unread = statement.content is None and statement.row.content is not None
+        # What expires later leaves without an erasure that could take the name along.
+        passing = statement.link is not None and statement.link.details.get("guard") == "expire"
+        if unread or passing or "tenant" in (statement.content or {}):
+            kept.add(statement.row.tenant_id)
+    for tenant in rows.tenants:
+        if tenant.name not in ("", _UNNAMED) and tenant.id not in kept:
+            what = "The name of a tenant is there, of which nothing is left that could say it."
+            yield Finding("RESIDUE_ROW", f"store.db tenants row {tenant.id}", what)
+
+
 def _places(entries: Entries) -> tuple[dict[bytes, int], list[int]]:
     """The index of each commitment in the log, and the indexes at which one comes a second time."""
     places: dict[bytes, int] = {}
@@ -304,7 +322,7 @@ def _places(entries: Entries) -> tuple[dict[bytes, int], list[int]]:
 
 def _compare(row: EventRow, found: int | None, entries: Entries) -> Iterator[Finding]:
     index = row.entry_index
-    if index is None or index >= len(entries.entries):
+    if index is None or not 0 <= index < len(entries.entries):
         if found is not None:
             what = "The statement stands at another index of the log than the store says."
             yield Finding("ORDER_ALTERED", row.place, what, {"index": found})

@@ -1,7 +1,6 @@
 """Vectors of what is gone: a vector is as good as its text, so each has to belong to a fact that has its content.
 
-A store with search by meaning has a table `vectors` of a number of a statement and bytes. Of one without it there is
-nothing to check, and nothing is said.
+It has to stand under the tenant and agent of that fact, too: a search by meaning finds what stands under its own.
 """
 
 from __future__ import annotations
@@ -14,19 +13,21 @@ import apsw
 from auditor.findings import Finding, Note, Outcome
 
 TABLE: Final = "vectors"
-_IS_THERE: Final = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'vectors' AND rootpage > 0"
-_ROWS: Final = "SELECT seq, typeof(vector), length(vector), model FROM vectors ORDER BY seq"
-Vector = tuple[object, object, object, object]
-"""Number, type and length of a vector, and the model that made it."""
+# What is held back is found by nobody.
+_ROWS: Final = """
+    SELECT v.seq, typeof(v.vector), length(v.vector), v.model,
+           f.tenant IS v.tenant AND f.agent_tag IS v.agent_tag AND f.status NOT IN ('held', 'refused', 'discarded')
+    FROM vectors v LEFT JOIN facts f ON f.seq = v.seq ORDER BY v.seq
+"""
+Vector = tuple[object, object, object, object, object]
+"""Number, type and length of a vector, the model that made it, and whether it stands where its fact is found."""
 
 
 def read_vectors(connection: apsw.Connection) -> tuple[Vector, ...] | None:
-    """Number, type, length and model of each vector; None if the store has no such table, or one with other columns."""
-    if not connection.execute(_IS_THERE).fetchall():
-        return None
+    """Every vector of a store; None if they can't be read."""
     try:
-        return tuple((seq, kind, length, model) for seq, kind, length, model in connection.execute(_ROWS))
-    except apsw.Error:
+        return tuple(connection.execute(_ROWS))
+    except (apsw.Error, UnicodeDecodeError):
         return None
 
 
@@ -36,11 +37,14 @@ def check_vectors(rows: Iterable[Vector], contents: Collection[int], facts: Coll
     count = 0
     # One model after another may be making them anew.
     lengths: dict[object, set[object]] = {}
-    for seq, kind, length, model in rows:
+    for seq, kind, length, model, in_place in rows:
         count += 1
         where = f"store.db {TABLE} seq {seq}" if type(seq) is int else f"store.db {TABLE}"
         if seq not in contents or seq not in facts:
             what = "The vector of a statement whose content is gone is still there."
+            findings.append(Finding("RESIDUE_VECTOR", where, what))
+        elif not in_place:
+            what = "A vector stands under another tenant or agent than its fact, or its fact is held back."
             findings.append(Finding("RESIDUE_VECTOR", where, what))
         elif kind != "blob" or not length:
             findings.append(Finding("FACT_ALTERED", where, "What stands for a vector is none."))

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tlog.errors import MalformedError, UnavailableError
@@ -100,6 +101,9 @@ class Follower:
         now, origin = int(time.time()), self._watched.origin
         witnessed = fetch_heads(self._watched.trust.policy, origin, WITNESS_SECONDS)
         found = look(self._watched, reader, witnessed, self._state.head(origin), now)
+        fork = self._state.fork(origin)
+        if fork is not None and fork.key not in {alarm.key for alarm in found.alarms}:
+            found = replace(found, alarms=(*found.alarms, fork))
         if found.keep is not None:
             self._state.keep_head(origin, found.keep)
         self._metrics.on_look(found, now)

@@ -76,6 +76,7 @@ class ConflictRow:
 
     seq: int
     tenant_id: int
+    agent_tag: bytes
     key_tag: bytes
     closed_by: int | None
 

@@ -272,13 +272,17 @@ def _check_clean(document: Mapping[str, Any], place: str) -> Iterator[Finding]:
 
 
 def _is_head(log: Mapping[str, Any]) -> bool:
-    """Whether the checkpoints that a manifest shows, if it does, are ones of the log that it names."""
+    """Whether the checkpoints that a manifest shows, if it does, are some, and the later one of the log that it names.
+
+    That of before the erasure may be of a log that this one has taken the place of.
+    """
     try:
-        return all(
-            parse_checkpoint(parse_note(log[name]).text).origin == log.get("origin")
+        origins = {
+            name: parse_checkpoint(parse_note(log[name]).text).origin
             for name in ("before", "checkpoint")
             if name in log
-        )
+        }
+        return origins.get("checkpoint", log.get("origin")) == log.get("origin")
     except (Error, TypeError, AttributeError):
         return False
 

@@ -34,6 +34,10 @@ def check_heads(manifests: Iterable[Manifest], entries: Entries) -> Iterator[Fin
             what = "The manifest names a larger head of before the erasure than of after it."
             yield Finding("MANIFEST_ALTERED", place, what)
         named += [(place, head) for head in heads]
+    known = {span.origin for span in entries.spans}
+    for place, head in named:
+        if entries.proved and head.origin not in known:
+            yield Finding("MANIFEST_ALTERED", place, "The manifest shows a head of another log.")
     for span in entries.spans:
         own = sorted((one for one in named if one[1].origin == span.origin), key=lambda one: one[1].size)
         yield from _compare(own, span, entries)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from witness.client import WitnessedHead
 
 UNREACHABLE: Final = "LOG_UNREACHABLE"
+FORK: Final = "LOG_FORK"
 GRACE_SECONDS: Final = 600
 """How long a witness may have a head that the log does not publish yet: it is asked before anybody else sees it."""
 ITSELF: Final = "the log"
@@ -58,12 +59,10 @@ class Alarm:
 
     @property
     def key(self) -> str:
-        """What tells it from another alarm: a fork is known by its notes, staleness by being there."""
-        notes = sorted(data for _, data in self.notes) if self.code in _BY_NOTES else []
+        """What tells it from another alarm: a fork is known by its heads, staleness by being there."""
+        # Cosignatures that come later make it no other fork.
+        notes = sorted(data.partition(b"\n\n")[0] for _, data in self.notes) if self.code == FORK else []
         return hashlib.sha256(b"\0".join([self.code.encode(), self.what.encode(), *notes])).hexdigest()[:16]
-
-
-_BY_NOTES: Final = frozenset({"LOG_FORK"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +86,15 @@ def look(
         one.name for one in watched.trust.policy.witnesses if one.url is not None and one.name not in heard
     )
     earlier = None if kept is None else _view(watched, kept, EARLIER)
-    try:
-        data = read("checkpoint")
-    except UnavailableError as error:
-        return Look((Alarm(UNREACHABLE, f"{error.message}."),), None, None, heard, silent, None)
-    except (MalformedError, VerificationError) as error:
-        alarm = Alarm("LOG_SIGNATURE", f"What it serves is no checkpoint: {error.message}.")
-        return Look((alarm,), None, None, heard, silent, None)
-    if data is None:
-        return Look((_no_checkpoint(earlier),), None, None, heard, silent, None)
-    try:
-        served = _view(watched, data, ITSELF)
-    except (MalformedError, VerificationError) as error:
-        alarm = Alarm("LOG_SIGNATURE", f"{error.message}.", ((ITSELF, data),))
-        return Look((alarm,), None, None, heard, silent, None)
-    tiles = _Tiles(read)
     views = [View(head.names, head.opened.checkpoint, format_note(head.opened.note)) for head in witnessed]
-    comparison = compare_heads([served, *views, *([] if earlier is None else [earlier])], tiles.reader_of)
+    views += [] if earlier is None else [earlier]
+    served, data = _served(watched, read, earlier)
+    if isinstance(served, Alarm):
+        # A log that shows nothing must not hide what others show: two heads of one size need no tiles.
+        forks = _forks(compare_heads(views, _Tiles(_no_tiles).reader_of))
+        return Look((served, *forks), None, None, heard, silent, None)
+    tiles = _Tiles(read)
+    comparison = compare_heads([served, *views], tiles.reader_of)
     cosigned_at = _cosigned_at(watched, data, now)
     alarms = [
         *_forks(comparison),
@@ -115,6 +106,26 @@ def look(
     ]
     keep = served.note if _may_keep(served, earlier, comparison) else None
     return Look(tuple(alarms), served.checkpoint, cosigned_at, heard, silent, keep)
+
+
+def _served(watched: Watched, read: PathReader, earlier: View | None) -> tuple[View | Alarm, bytes]:
+    """The head that the log serves with its bytes, or what is wrong with that."""
+    try:
+        data = read("checkpoint")
+    except UnavailableError as error:
+        return Alarm(UNREACHABLE, f"{error.message}."), b""
+    except (MalformedError, VerificationError) as error:
+        return Alarm("LOG_SIGNATURE", f"What it serves is no checkpoint: {error.message}."), b""
+    if data is None:
+        return _no_checkpoint(earlier), b""
+    try:
+        return _view(watched, data, ITSELF), data
+    except (MalformedError, VerificationError) as error:
+        return Alarm("LOG_SIGNATURE", f"{error.message}.", ((ITSELF, data),)), data
+
+
+def _no_tiles(path: str) -> bytes | None:
+    raise UnavailableError("the log does not answer", path=path)
 
 
 class _Tiles:

@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Final
 
 from auditor.exhibits import Head, head_of
-from auditor.monitor import Alarm
+from auditor.monitor import FORK, Alarm
 from auditor.state import load_bytes
-from tlog.errors import Error
+from tlog.errors import Error, MalformedError
 from tlog.policy import Policy, verify_checkpoint
 from tlog.storage import DirectoryStorage
 
 ALARMS: Final = "alarms"
 EARLIER: Final = "an earlier audit"
 MAX_HEADS: Final = 256
+_SIZES: Final = ("size", "other_size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,23 @@ class MonitorState:
             document = {"origin": origin, "seen_at": now, **describe(alarm)}
             self.files.replace(f"{place}/alarm.json", json.dumps(document, indent=1).encode() + b"\n")
         return str(self.folder / place)
+
+    def fork(self, origin: str) -> Alarm | None:
+        """The first fork of a log whose evidence is in the folder: a log that has forked has done so for ever."""
+        found = []
+        for path in self.folder.glob(f"{ALARMS}/log-fork-*/alarm.json"):
+            try:
+                said = json.loads(path.read_bytes())
+                notes = [
+                    path.with_name(f"{n}.note").read_bytes() for n in range(1, len(said["shown_by"]) + 1)
+                ]
+                shown = tuple(zip(map(str, said["shown_by"]), notes, strict=True))
+                sizes = {name: int(said[name]) for name in _SIZES if name in said}
+                alarm = Alarm(FORK, str(said["what"]), shown, sizes)
+                found += [(int(said["seen_at"]), path.parent.name, alarm)] if said["origin"] == origin else []
+            except (OSError, ValueError, TypeError, KeyError):
+                raise MalformedError("expected the evidence of a fork as a monitor keeps it") from None
+        return min(found, key=lambda one: one[:2])[2] if found else None
 
 
 def open_state(folder: Path) -> MonitorState:

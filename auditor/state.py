@@ -32,7 +32,7 @@ RULES: Final = 1
 def check_head(folder: Path, verified: VerifiedCheckpoint, entries: Entries) -> Outcome:
     """The log extends the head that was seen last. That head is replaced only by one that extends it."""
     checkpoint = verified.checkpoint
-    path = folder / f"{hashlib.sha256(checkpoint.origin.encode()).hexdigest()}.checkpoint"
+    path = _head_path(folder, checkpoint.origin)
     seen = _load(path)
     if seen is not None and seen.origin == checkpoint.origin:
         finding = _compare(seen, checkpoint, entries.leaves)
@@ -42,6 +42,16 @@ def check_head(folder: Path, verified: VerifiedCheckpoint, entries: Entries) -> 
         save_bytes(path, format_note(verified.note))
     text = "head that an earlier audit saw, extended by this one" if seen else "first head seen of this log"
     return Outcome(checked=(Note("heads", text, 1 if seen else 0),))
+
+
+def check_gone(folder: Path, origins: Iterable[str], where: str) -> Outcome:
+    """What there is to say where a log that may be any of these has no checkpoint that holds."""
+    seen = [head for origin in origins if (head := _load(_head_path(folder, origin))) is not None]
+    if not seen:
+        return Outcome()
+    what = "An earlier audit saw a head of the log, and it has none now."
+    size = max(head.size for head in seen)
+    return Outcome((Finding("LOG_ROLLED_BACK", f"{where} checkpoint", what, {"seen_size": size}),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +88,10 @@ def keep_verified(folder: Path, verified: VerifiedCheckpoint, trust: Trust, rows
     digests = [row.hex() for row in rows]
     kept = json.dumps([RULES, checkpoint.size, checkpoint.root.hex(), _digest(trust), digests])
     save_bytes(_verified_path(folder, checkpoint.origin), kept.encode())
+
+
+def _head_path(folder: Path, origin: str) -> Path:
+    return folder / f"{hashlib.sha256(origin.encode()).hexdigest()}.checkpoint"
 
 
 def _verified_path(folder: Path, origin: str) -> Path:

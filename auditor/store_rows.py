@@ -78,7 +78,7 @@ _FACTS: Final = (
     "iibBBbtiiIiIIii",
 )
 _ACTS: Final = ("SELECT tenant, target, seq, CAST(act AS BLOB) FROM acts", "iiit")
-_CONFLICTS: Final = ("SELECT seq, tenant, key_tag, closed_by FROM conflicts", "iibI")
+_CONFLICTS: Final = ("SELECT seq, tenant, agent_tag, key_tag, closed_by FROM conflicts", "iibbI")
 _LEDGER: Final = (
     "SELECT id, tenant, agent_tag, key_tag, subject_tag, name_tags, word_count, canon_version, source, "
     "expires_at, until FROM ledger",

@@ -64,6 +64,7 @@ _SHAPES: Final[Mapping[str, Mapping[str, str]]] = {
     "backups": {"number": _RANDOM, "made_at": _HOUR, "expires_at": _HOUR, "last_seq": _NUMBER},
     "erasures": {"request": _RANDOM},
     "grants": {"owner_tag": _HASH, "reader_tag": _HASH},
+    "vectors": {"agent_tag": _HASH, "model": "typeof({0}) <> 'text' OR length({0}) NOT BETWEEN 1 AND 512"},
 }
 """What the value of a column must not be."""
 _OWNED: Final[Mapping[str, str]] = {
@@ -75,6 +76,7 @@ _OWNED: Final[Mapping[str, str]] = {
     "tokens": "tenant NOT IN (SELECT id FROM tenants)",
     "erasures": "tenant NOT IN (SELECT id FROM tenants)",
     "grants": "tenant NOT IN (SELECT id FROM tenants)",
+    "vectors": "tenant NOT IN (SELECT id FROM tenants)",
     "tenants": "NOT EXISTS (SELECT 1 FROM events e WHERE e.tenant = tenants.id)",
     "backups": "last_seq > (SELECT coalesce(max(seq), 0) FROM events)",
     "openings": "NOT EXISTS (SELECT 1 FROM events e WHERE e.seq = openings.seq AND e.tenant = openings.tenant)",
@@ -176,7 +178,7 @@ def _may_execute(name: str, value: object) -> bool:
 
 
 def _check_vectors(connection: apsw.Connection) -> Iterator[Finding]:
-    """A store has no vectors: a table of them holds the meaning of texts, those that are gone among them."""
+    """Vectors have a table of their own: another of them holds the meaning of texts, those that are gone among them."""
     sql = "SELECT rowid, CAST(name AS BLOB) FROM sqlite_schema WHERE type = 'table' AND rootpage > 0"
     for rowid, name in connection.execute(sql).fetchall():
         if f"table {_text(name)}" in expected_schema() or _text(name).startswith(_OWN_TABLES):

@@ -176,9 +176,10 @@ def _make_index(facts: Iterable[Indexed]) -> apsw.Connection:
 def _digests(connection: apsw.Connection) -> dict[int, int]:
     """For each row a number that its words, with their columns, add up to."""
     digests: dict[int, int] = {}
-    for seq, *word in connection.execute(_INSTANCES):
-        # The hash of a text is keyed anew in each process, so nobody can make two sets of words add up alike.
-        digests[seq] = digests.get(seq, 0) + hash(tuple(word)) & _MASK
+    for seq, word, column in connection.execute(_INSTANCES):
+        # The hash of bytes is keyed anew in each process, so nobody can make two sets of words add up alike. That of a
+        # tuple is not: made of those of its parts, it adds up alike where two words have changed columns.
+        digests[seq] = digests.get(seq, 0) + hash(b"%b %b" % (column.encode(), word)) & _MASK
     return digests
 
 

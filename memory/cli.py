@@ -168,7 +168,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     wanted = next((word for word in arguments if not word.startswith("-")), None)
-    for name, (module, add, _, help_text) in COMMANDS.items():
+    # A parser for each command is for help and for errors: the others are not made where the first word is one.
+    named = {wanted: COMMANDS[wanted]} if wanted in COMMANDS and arguments[0] == wanted else COMMANDS
+    for name, (module, add, _, help_text) in named.items():
         if name == wanted:
             getattr(import_module(module), add)(
                 subparsers, *((name,) if module.startswith("memory.") else ())

@@ -9,12 +9,14 @@ from typing import Any
 
 def add_command(subparsers: Any, name: str) -> None:
     """Adds the parser of `log` or `verify`, which tlog describes."""
-    from tlog import cli
-
     if name == "log":
-        cli.add_log_commands(subparsers)
+        from tlog.cli import add_log_commands
+
+        add_log_commands(subparsers)
     else:
-        cli.add_verify_command(subparsers)
+        from tlog.cli_verify import add_verify_command
+
+        add_verify_command(subparsers)
         subparsers.choices["verify"].add_argument(
             "--claim", metavar="CLAIM", help="what the erasure gave its requester: the manifest is theirs"
         )
@@ -22,11 +24,13 @@ def add_command(subparsers: Any, name: str) -> None:
 
 def run_command(args: argparse.Namespace) -> int:
     """Runs `log` on its home, or `verify` and what is done where a root key is, on files alone."""
+    if args.command == "verify":
+        from tlog.cli_verify import run_verify
+
+        describe = _describe_manifest if args.claim is None else _claimed(args.claim)
+        return run_verify(args, open_content=_open_content, describe_manifest=describe)
     from tlog import cli, cli_keys
 
-    if args.command == "verify":
-        describe = _describe_manifest if args.claim is None else _claimed(args.claim)
-        return cli.run_verify(args, open_content=_open_content, describe_manifest=describe)
     if args.log_command == "root" and args.root_command in cli_keys.OFFLINE:
         # A machine with a root key on it has no home, and must not get one.
         return cli_keys.run_key_command(args, None)

@@ -90,7 +90,10 @@ def closed_now(parts: Parts, document: Mapping[str, Any], state: str | None = No
     kept = {name: value for name, value in document.items() if name not in _ITS_OWN}
     why = reasons_of(kept)
     checkpoint = parts.home.public_storage().read(CHECKPOINT)
-    log = {name: value for name, value in kept["log"].items() if name != "checkpoint"}
+    # Another log may have taken over since; what was public before the erasure stays what it was.
+    log = {name: value for name, value in kept["log"].items() if name == "before"} | {
+        "origin": parts.home.origin
+    }
     return {
         **kept,
         "state": state or state_for(why, erased=sum(kept["scope"][name] for name in ("count", "derived"))),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from tlog.errors import UnavailableError
 
 if TYPE_CHECKING:
     from memory.wiring import Home
@@ -74,4 +77,8 @@ class Operator:
         """The log that took over, and the end of the one before it."""
         from memory.succession import succeed
 
-        return succeed(self.home, origin, deadline_seconds)
+        done = succeed(self.home, origin, deadline_seconds)
+        # Its witnesses may not know it yet; until they do, it is as a log that was never published.
+        with suppress(UnavailableError):
+            self.home.publish(deadline_seconds)
+        return done

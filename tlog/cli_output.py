@@ -8,7 +8,6 @@ import os
 import stat
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from tlog.errors import MalformedError
@@ -46,7 +45,8 @@ def read_regular_file(name: str, max_bytes: int) -> bytes:
 def write_file(name: str, data: bytes) -> None:
     """Returns once the file that the caller named has these bytes."""
     try:
-        Path(name).write_bytes(data)
+        with open(name, "wb") as file:
+            file.write(data)
     except OSError as error:
         raise MalformedError(f"the output cannot be written: {error.strerror}") from None
 

@@ -7,8 +7,10 @@ hash, entry and proof returned is of the tree that it names.
 from __future__ import annotations
 
 import os
+import queue
 import re
 import stat
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -16,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from tlog.ascii import HASH_BYTES
-from tlog.errors import MalformedError, UnavailableError, VerificationError
+from tlog.errors import Error, MalformedError, UnavailableError, VerificationError
 from tlog.merkle import prove_consistency, prove_inclusion, tree_root
 from tlog.note import MAX_NOTE_BYTES
 from tlog.policy import Policy, VerifiedCheckpoint, verify_checkpoint
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     import httpx
 
 TIMEOUT_SECONDS: Final = 30.0
+_WHOLE: Final = 2
+"""Timeouts that one file may take: one until it begins to come, one for the rest of it."""
 MAX_DOCUMENT_BYTES: Final = 80 << 20
 _DOCUMENT: Final = re.compile(r"keys\.cose|erasures/[1-9][0-9]{0,17}\.cose")
 _CHECKPOINT: Final = "checkpoint"
@@ -166,27 +170,56 @@ class UrlReader:
     """A reader of what is served under a URL prefix. Redirects are not followed."""
 
     def __init__(self, url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        import httpx
-
         self._prefix = url.rstrip("/")
         if not self._prefix.startswith(("https://", "http://")):
             raise MalformedError("log: expected a URL that begins with https:// or http://")
         self._timeout_seconds = timeout_seconds
-        self._client = httpx.Client(timeout=timeout_seconds, headers={"Accept-Encoding": "gzip, identity"})
+        self._client = self._open()
 
     def __call__(self, path: str) -> bytes | None:
         """The file at `path`, None if the server says that there is none."""
+        limit, client = _limit(path), self._client
+        answers: queue.SimpleQueue[bytes | Error | None] = queue.SimpleQueue()
+
+        def run() -> None:
+            answer: bytes | Error | None = _unreachable("broke off", path)
+            try:
+                answer = self._get(client, path, limit)
+            except Error as error:
+                answer = error
+            finally:
+                answers.put(answer)
+
+        # A timeout of the library bounds each read alone: a server that sends a byte of a header now and then is
+        # never late. So nobody waits for it in this thread.
+        threading.Thread(target=run, daemon=True, name="muniment-read").start()
+        try:
+            answer = answers.get(timeout=_WHOLE * self._timeout_seconds)
+        except queue.Empty:
+            self._client = self._open()
+            client.close()  # which ends the other thread with the next byte it is sent
+            raise _unreachable("answers too slowly", path) from None
+        if isinstance(answer, Error):
+            raise answer
+        return answer
+
+    def _open(self) -> httpx.Client:
         import httpx
 
-        limit = _limit(path)
+        return httpx.Client(timeout=self._timeout_seconds, headers={"Accept-Encoding": "gzip, identity"})
+
+    def _get(self, client: httpx.Client, path: str, limit: int) -> bytes | None:
+        import httpx
+
         try:
-            with self._client.stream("GET", f"{self._prefix}/{path}") as response:
+            with client.stream("GET", f"{self._prefix}/{path}") as response:
                 if response.status_code in (404, 410):
                     return None
                 if response.status_code != 200:
                     raise _unreachable(f"answered with status {response.status_code}", path)
                 data = self._body(response, path, limit)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, RuntimeError) as error:
+            # The last two: closed meanwhile, because it took too long.
             raise _unreachable(f"cannot be reached ({type(error).__name__})", path) from None
         return _bounded(data, path, limit)
 

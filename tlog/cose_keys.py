@@ -16,7 +16,6 @@ from typing import Final, Protocol
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, mldsa, utils
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from tlog import cbor
 from tlog.errors import MalformedError, VerificationError
@@ -180,8 +179,8 @@ def from_public_key(public_key: object, algorithm: int | None = None) -> CoseKey
     if isinstance(public_key, ed25519.Ed25519PublicKey):
         return CoseKey(KTY_OKP, public_key.public_bytes_raw(), alg=algorithm)
     if isinstance(public_key, ec.EllipticCurvePublicKey) and isinstance(public_key.curve, ec.SECP256R1):
-        point = public_key.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
-        return CoseKey(KTY_EC2, point[1:33], point[33:], alg=algorithm)
+        point = public_key.public_numbers()
+        return CoseKey(KTY_EC2, point.x.to_bytes(32, "big"), point.y.to_bytes(32, "big"), alg=algorithm)
     if isinstance(public_key, mldsa.MLDSA44PublicKey):
         return CoseKey(KTY_AKP, public_key.public_bytes_raw(), alg=algorithm or ML_DSA_44)
     raise MalformedError("COSE key: expected Ed25519, P-256 or ML-DSA-44")

@@ -8,16 +8,14 @@ A file with a check that failed does not hold, nor does one of which nothing tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from tlog import cbor, certificates, cose, merkle
 from tlog import receipt as receipts
 from tlog import statement as statements
-from tlog.bundles import TYP as BUNDLE_TYP
-from tlog.bundles import parse_bundle
 from tlog.checkpoint import parse_checkpoint
 from tlog.claims import (
     UNDATED,
@@ -34,10 +32,8 @@ from tlog.claims import (
     statement_claims,
 )
 from tlog.errors import Error, MalformedError, VerificationError
-from tlog.logged import Wanted, compare_heads, look_in_log
 from tlog.note import MAX_NOTE_BYTES, parse_note
 from tlog.proof import HEADER, TlogProof, parse_proof
-from tlog.reports import REPORT_TYP, parse_report
 
 MANIFEST_TYP: Final = "application/vnd.muniment.manifest+cose"
 MAX_FILE_BYTES: Final = 72 << 20  # the largest erasure's manifest
@@ -88,6 +84,10 @@ def _cose_kind(data: bytes) -> str:
         return "transparent_statement"
     if cose.VDP in unprotected or cose.VDS in headers:
         return "receipt"
+    # What only few files need is imported where it is needed, here and below: most of the time goes into that.
+    from tlog.bundles import TYP as BUNDLE_TYP
+    from tlog.reports import REPORT_TYP
+
     kinds = {
         MANIFEST_TYP: "manifest",
         certificates.TYP: "key_list",
@@ -251,16 +251,14 @@ def _verify_manifest(data: bytes, caller: Caller, findings: Findings, _: Sequenc
         findings.leave("erasure_itself", "That the content is gone is the word of whoever signed this.")
         return
     described = caller.describe_manifest(data)
-    author = statements.issuer_headers(message.headers)[:2]
-    wanted = [Wanted(one["code"], one["commitment"], one["text"]) for one in described.get("logged", ())]
-    logged, when = look_in_log(wanted, author, caller, findings)
-    signed = signature_claim("manifest", message, when, caller, findings)
-    findings.holds = signed and (logged or caller.log is None)
-    compare_heads(described.get("heads", ()), caller, findings)
-    if caller.log is None and wanted:
-        findings.leave(
-            "logged", "Whether a log has its erase statement and its digest is not seen from this file."
-        )
+    if caller.log is not None:
+        _look_in_log(described, message, caller, findings)
+    else:
+        findings.holds = signature_claim("manifest", message, UNDATED, caller, findings)
+        if described.get("logged"):
+            findings.leave(
+                "logged", "Whether a log has its erase statement and its digest is not seen from this file."
+            )
     for claim in described["proved"]:
         findings.prove(claim["code"], claim["text"])
     for claim in described["said"]:
@@ -269,7 +267,23 @@ def _verify_manifest(data: bytes, caller: Caller, findings: Findings, _: Sequenc
         findings.leave(claim["code"], claim["text"])
 
 
+def _look_in_log(
+    described: Mapping[str, Any], message: cose.Sign1, caller: Caller, findings: Findings
+) -> None:
+    """What the caller's log says of a manifest, and its signature, which is as old as the log shows it to be."""
+    from tlog.logged import Wanted, compare_heads, look_in_log
+
+    author = statements.issuer_headers(message.headers)[:2]
+    wanted = [Wanted(one["code"], one["commitment"], one["text"]) for one in described.get("logged", ())]
+    logged, when = look_in_log(wanted, author, caller, findings)
+    signed = signature_claim("manifest", message, when, caller, findings)
+    findings.holds = signed and logged
+    compare_heads(described.get("heads", ()), caller, findings)
+
+
 def _verify_report(data: bytes, caller: Caller, findings: Findings, _: Sequence[bytes]) -> None:
+    from tlog.reports import parse_report
+
     signed = parse_report(data)
     findings.prove("report_hash", "The report in it is the one whose hash was signed.")
     findings.holds = signature_claim("report", signed.message, UNDATED, caller, findings)
@@ -289,6 +303,8 @@ def _verify_report(data: bytes, caller: Caller, findings: Findings, _: Sequence[
 
 
 def _verify_bundle(data: bytes, caller: Caller, findings: Findings, _: Sequence[bytes]) -> None:
+    from tlog.bundles import parse_bundle
+
     message, bundle = parse_bundle(data)
     findings.holds = signature_claim("manifest", message, UNDATED, caller, findings)
     words = {"all": "all contents", "tenant": "the contents of one tenant", "links": "no contents"}

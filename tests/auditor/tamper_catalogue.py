@@ -769,7 +769,7 @@ FILES = (
     Tamper(
         "a table of vectors",
         "RESIDUE_ROW",
-        sql("CREATE TABLE vectors (seq INTEGER PRIMARY KEY, vector BLOB)"),
+        sql("CREATE TABLE more_vectors (seq INTEGER PRIMARY KEY, vector BLOB)"),
     ),
     Tamper("a setting that no store has", "RESIDUE_ROW", sql("INSERT INTO meta VALUES ('note', 'kumquat')")),
     Tamper("an index that no store has", "RESIDUE_INDEX", sql("CREATE INDEX more ON meta (value)")),

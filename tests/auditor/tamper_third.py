@@ -13,6 +13,8 @@ from copies import Copy
 from tamper_catalogue import Make, Options, Tamper, home_file, of_copy, sql
 
 from memory import event, vfs
+from memory.model import SCOPES, Principal
+from memory.wiring import open_home
 from tlog.keys import make_cose_key
 from tlog.statement import sign_statement
 
@@ -161,7 +163,38 @@ def _wal_text(copy: Copy) -> None:
     (copy.home / "store.db-wal").write_bytes(b"kumquat " * 100)
 
 
+def _name_of_nobody(copy: Copy) -> None:
+    """A tenant that an erasure emptied has its name again."""
+    with open_home(copy.home) as home:
+        gone = home.memory(Principal("ghosts", "bot", "one", SCOPES))
+        gone.remember("boo", key="say", value="boo")
+        gone.forget(all=True, guard="erase", confirm=gone.forget_preview(all=True, guard="erase")["confirm"])
+        home.publish()
+    assert copy.codes() == set()
+    copy.sql("UPDATE tenants SET name = 'ghosts' WHERE name = ''")
+
+
+def _of(column: str) -> str:
+    """A fact is found under the tag of another."""
+    return (
+        f"UPDATE facts SET {column} = (SELECT {column} FROM facts WHERE {column} IS NOT NULL AND tenant = 1"
+        f" ORDER BY seq DESC LIMIT 1) WHERE seq = (SELECT min(seq) FROM facts WHERE {column} IS NOT NULL)"
+    )
+
+
 THIRD = (
+    Tamper("a fact under the tag of another key", "FACT_ALTERED", sql(_of("key_tag"))),
+    Tamper("a fact under the tag of another text", "FACT_ALTERED", sql(_of("text_tag"))),
+    Tamper("a conflict that nobody closed", "FACT_ALTERED", sql("UPDATE conflicts SET closed_by = 999")),
+    Tamper(
+        "a conflict of another agent", "FACT_ALTERED", sql("UPDATE conflicts SET agent_tag = zeroblob(32)")
+    ),
+    Tamper("the name of a tenant that is gone", "RESIDUE_ROW", of_copy(_name_of_nobody)),
+    Tamper(
+        "a place far before the log",
+        "ORDER_ALTERED",
+        sql("UPDATE events SET entry_index = -9e9 WHERE seq = 1"),
+    ),
     Tamper("a tombstone taken out", "WRITE_MISSING", of_copy(_tombstone_out)),
     Tamper("keys: a tombstone taken out of store and log", "WRITE_MISSING", of_copy(_tombstone_out_of_both)),
     Tamper("a statement signed by a stranger", "KEY_NOT_VALID", _stranger),

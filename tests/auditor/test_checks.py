@@ -381,7 +381,8 @@ def test_a_conflict_without_a_fact_of_its_key_still_has_the_hash_of_the_key(
     world: World, closed_by: int | None
 ) -> None:
     world.add(details={"outcome": "conflict"})
-    row = ConflictRow(1, 1, b"k" * 32, closed_by)
+    world.add()
+    row = ConflictRow(1, 1, world.facts[1].agent_tag, b"k" * 32, closed_by)
     world.facts[1] = world.facts[1]._replace(status="superseded", key_tag=b"k" * 32)
     if closed_by is not None:
         assert checks_caches.check_caches(world.rows(conflicts=(row,)), world.statements()).findings == ()

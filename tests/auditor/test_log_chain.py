@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 import tampering as by
+from copies import Copy
 
 from auditor.audit import Places, audit
 from auditor.evidence import Asked
+from memory import succession
 from memory.operator import Operator
-from memory.wiring import init_home
+from memory.wiring import init_home, open_home
+from tlog.tile import encode_bundle
 from tlog.trust import Trust, parse_trust
 
 
@@ -52,3 +55,36 @@ def test_a_successor_that_does_not_follow_is_found(logs: tuple[Path, Trust]) -> 
     shutil.rmtree(folder / "log")
     shutil.copytree(folder / "log-2", folder / "log")
     assert "LOG_FORK" in found(folder, trust)[0]
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Copy:
+    """A home whose log was succeeded a moment ago: its witnesses do not know the new one yet."""
+    with init_home(tmp_path / "home") as home:
+        home.memory(by.ONE).remember("the office is in Berlin", key="city", value="Berlin")
+        home.publish()
+        succession.succeed(home, None, 1.0)
+        home.memory(by.ONE).remember("the office is in Hamburg", key="city", value="Hamburg")
+    return Copy(tmp_path / "home", parse_trust((tmp_path / "home" / "trust.toml").read_text()))
+
+
+def test_a_successor_that_was_not_published_yet_is_no_finding(begun: Copy, tmp_path: Path) -> None:
+    for _ in range(2):
+        assert begun.audit(state=tmp_path / "state").outcome.findings == ()
+
+
+def test_a_successor_without_a_checkpoint_that_does_not_follow_is_found(begun: Copy) -> None:
+    (bundle,) = (begun.home / "log-2" / "tile" / "entries").rglob("1")
+    entry = by.own_entry(begun, bytes(32))
+    bundle.write_bytes(encode_bundle([entry]))
+    assert {"LOG_FORK", "LOG_TRUNCATED"} <= begun.codes()
+
+
+def test_a_successor_that_was_public_and_is_no_more_is_found(begun: Copy, tmp_path: Path) -> None:
+    with open_home(begun.home) as home:
+        home.publish()
+    assert begun.codes(state=tmp_path / "state") == set()
+    shutil.rmtree(begun.home / "log-2")
+    (begun.home / "log-2").mkdir()
+    begun.sql("UPDATE events SET entry_index = NULL WHERE entry_index > 0")
+    assert "LOG_ROLLED_BACK" in begun.codes(state=tmp_path / "state")

@@ -35,7 +35,7 @@ from memory.wiring import Home, init_home, open_home
 from tlog.checkpoint import Checkpoint, open_checkpoint
 from tlog.client import folder_reader
 from tlog.cosignature import Cosigner
-from tlog.errors import UnavailableError
+from tlog.errors import MalformedError, UnavailableError
 from tlog.keys import make_cosigner_key
 from tlog.metrics import Metrics
 from tlog.note import Note, format_note, parse_note
@@ -155,6 +155,30 @@ def test_a_fork_that_only_a_witness_was_shown_is_told(world: World, fork: Path) 
     assert codes(found) == ["LOG_FORK"]
     assert dict(found.alarms[0].notes).keys() == {"one", "the log"}
     assert found.keep is None
+
+
+@pytest.mark.parametrize("serves", [None, b"no note", b""])
+def test_a_log_that_shows_nothing_hides_no_fork(world: World, fork: Path, serves: bytes | None) -> None:
+    """What a witness has, and what was kept, are two heads of one size without a word of the log's."""
+    kept, other = world.publish(), world.head(world.publish(fork))
+    path = world.home / "log" / "checkpoint"
+    path.unlink() if serves is None else path.write_bytes(serves)
+    found = world.look(kept, other)
+    assert len(found.alarms) == 2 and found.keep is None
+    fork_alarm = found.alarms[1]
+    assert fork_alarm.code == "LOG_FORK" and {name for name, _ in fork_alarm.notes} == {
+        "one",
+        "an earlier look",
+    }
+
+
+def test_a_fork_is_the_same_whoever_cosigns_it_later(world: World, fork: Path) -> None:
+    kept = world.publish()
+    world.publish(fork)
+    first = world.look(kept, home=fork).alarms[0]
+    later = parse_note(kept)
+    again = format_note(Note(later.text, (*later.signatures, world.cosigner.cosign(later.text, WHEN + 60))))
+    assert world.look(again, home=fork).alarms[0].key == first.key
 
 
 def test_a_log_that_went_back_is_told(world: World, fork: Path) -> None:
@@ -359,8 +383,25 @@ def test_a_served_log_forks_before_the_monitor(
         vkey = opened.log_vkey()
         assert cli.main(["verify", str(path), "--log-key", vkey]) == 0
     capsys.readouterr()
+    # It shows the one head again, and more: that it has signed the other stays so, until somebody takes it away.
     served.folder = home / "log"
+    for _ in range(2):
+        code, (again,) = follow(served.url, trust, state, capsys)
+        assert code == 1
+        assert again == {**told, "at": again["at"]}
+        with open_home(home) as opened:
+            publish(opened, "and on it goes")
+    Path(told["evidence"]).rename(tmp_path / "dealt with")
     assert follow(served.url, trust, state, capsys) == (0, [])
+
+
+@pytest.mark.parametrize("said", ["{}", "[]", '{"shown_by": 1, "origin": "x"}', "no JSON"])
+def test_evidence_of_a_fork_that_was_damaged_is_not_passed_over(tmp_path: Path, said: str) -> None:
+    folder = tmp_path / "alarms" / "log-fork-1"
+    folder.mkdir(parents=True)
+    (folder / "alarm.json").write_text(said)
+    with pytest.raises(MalformedError, match="evidence of a fork"):
+        open_state(tmp_path).fork("x")
 
 
 def publish(home: Home, text: str) -> None:

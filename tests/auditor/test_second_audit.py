@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,18 @@ def test_a_damaged_state_is_refused(copy: Any, tmp_path: Path, data: bytes) -> N
     path.write_bytes(data)
     with pytest.raises(MalformedError, match="what an earlier audit kept"):
         copy.codes(state=state)
+
+
+def test_a_log_that_was_taken_back_whole_is_found(copy: Any, tmp_path: Path) -> None:
+    """Nothing is published, and everything is a promise again: as in a home that has just begun."""
+    state = tmp_path / "state"
+    size = by.size_of(copy)
+    assert copy.codes(state=state) == set()
+    shutil.rmtree(copy.home / "log" / "tile")
+    by.checkpoint_of(copy).unlink()
+    copy.sql("UPDATE events SET entry_index = NULL")
+    (found,) = [one for one in copy.audit(state=state).outcome.findings if one.code == "LOG_ROLLED_BACK"]
+    assert found.where == "log checkpoint" and found.evidence == {"seen_size": size}
 
 
 def test_the_state_of_another_home_says_nothing_of_this_one(make_copy: Any, tmp_path: Path) -> None:

@@ -102,35 +102,47 @@ def test_a_graph_of_vectors_beside_a_store_is_searched_too(tmp_path: Path) -> No
     assert {hit.file for hit in result.hits} == {"index/data_level0.bin"}
 
 
-TABLE = "CREATE TABLE vectors (seq INTEGER PRIMARY KEY, vector BLOB NOT NULL)"
-OF_FACTS = "INSERT INTO vectors SELECT f.seq, zeroblob(8) FROM facts f JOIN contents c ON c.seq = f.seq"
+OF_FACTS = """
+    INSERT INTO vectors SELECT f.seq, f.tenant, f.agent_tag, 'model 1', zeroblob(8)
+    FROM facts f JOIN contents c ON c.seq = f.seq WHERE f.status NOT IN ('held', 'refused', 'discarded')
+"""
+ONE = "seq = (SELECT min(seq) FROM vectors)"
 
 
 def of_vectors(copy: Copy, *statements: str) -> list[tuple[str, str]]:
-    """What an audit finds of vectors; that no store has such a table yet is another finding."""
-    copy.sql_unchecked(TABLE, OF_FACTS, *statements)
+    """What an audit finds of vectors."""
+    copy.sql_unchecked(OF_FACTS, *statements)
     findings = copy.audit().outcome.findings
     return [(one.code, one.where) for one in findings if "vectors" in one.where]
 
 
 def test_a_vector_of_each_fact_that_is_there_is_right(copy: Copy) -> None:
     assert of_vectors(copy) == []
+    assert copy.audit().outcome.findings == ()
 
 
 @pytest.mark.parametrize(
     ("statement", "code"),
     [
-        ("INSERT INTO vectors VALUES (4000, zeroblob(8))", "RESIDUE_VECTOR"),
         (
-            "INSERT INTO vectors SELECT min(seq), zeroblob(8) FROM events"
-            " WHERE seq NOT IN (SELECT seq FROM contents)",
+            "INSERT INTO vectors SELECT 4000, tenant, agent_tag, 'model 1', zeroblob(8) FROM facts LIMIT 1",
             "RESIDUE_VECTOR",
         ),
-        ("UPDATE vectors SET vector = 'text' WHERE seq = (SELECT min(seq) FROM vectors)", "FACT_ALTERED"),
         (
-            "UPDATE vectors SET vector = zeroblob(9) WHERE seq = (SELECT min(seq) FROM vectors)",
-            "FACT_ALTERED",
+            "INSERT INTO vectors SELECT (SELECT min(seq) FROM events WHERE seq NOT IN (SELECT seq FROM contents)),"
+            " tenant, agent_tag, 'model 1', zeroblob(8) FROM facts LIMIT 1",
+            "RESIDUE_VECTOR",
         ),
+        (
+            "INSERT INTO vectors SELECT f.seq, f.tenant, f.agent_tag, 'model 1', zeroblob(8) FROM facts f"
+            " WHERE f.status = 'held'",
+            "RESIDUE_VECTOR",
+        ),
+        (f"UPDATE vectors SET agent_tag = zeroblob(32) WHERE {ONE}", "RESIDUE_VECTOR"),
+        (f"UPDATE vectors SET tenant = 3 - tenant WHERE {ONE}", "RESIDUE_VECTOR"),
+        (f"UPDATE vectors SET vector = 'text' WHERE {ONE}", "FACT_ALTERED"),
+        (f"UPDATE vectors SET vector = zeroblob(9) WHERE {ONE}", "FACT_ALTERED"),
+        (f"UPDATE vectors SET model = x'6b756d71756174' WHERE {ONE}", "RESIDUE_ROW"),
     ],
 )
 def test_a_vector_of_what_is_gone_is_found(copy: Copy, statement: str, code: str) -> None:

@@ -82,6 +82,15 @@ def test_a_word_under_another_row_or_column_is_found() -> None:
     assert codes(index_of([*known[:19], moved], 9), known) == ["FACT_ALTERED", "RESIDUE_INDEX"]
 
 
+def test_words_that_changed_columns_never_add_up_alike() -> None:
+    known = [Indexed(seq, AGENT, {"value": f"v{seq}", "text": f"t{seq}"}) for seq in range(1, 41)]
+    swapped = [
+        Indexed(fact.seq, AGENT, {"value": fact.content["text"], "text": fact.content["value"]})
+        for fact in known
+    ]
+    assert codes(index_of(swapped, 9), known) == ["RESIDUE_INDEX", "FACT_ALTERED"] * 40
+
+
 def test_an_index_that_is_far_too_long_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     known = facts(3)
     connection = index_of(known, 9)

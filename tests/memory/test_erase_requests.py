@@ -17,6 +17,7 @@ from memory import cli, erase_follow, scan_process, wiring
 from memory.claim import parse_claim, verify_claim
 from memory.manifest import Manifest, verify_manifest, verify_successor
 from memory.manifest_fields import DENIALS
+from memory.operator import Operator
 from memory.principal import make_principal, narrowed, with_all_scopes
 from memory.times import format_time, month_after, parse_time
 from tlog.errors import Error, MalformedError, RefusedError
@@ -229,6 +230,22 @@ def test_a_request_may_be_withdrawn_while_it_is_open(home: wiring.Home) -> None:
     assert home.memory(ME).withdraw(answer["request"])["state"] == "withdrawn"
     with pytest.raises(RefusedError):
         home.memory(ME).withdraw(answer["request"])
+    assert findings(home) == []
+
+
+def test_a_request_goes_on_in_the_log_that_took_over(home: wiring.Home) -> None:
+    """What its further manifest shows of before the erasure is of the old log, and what is public now of the new."""
+    _, kept = fill(home)
+    hold(home, id=kept["id"])
+    home.publish()
+    before = home.origin
+    answer = forget(home, subject=DANA)
+    Operator(home).succeed(None, 5)
+    assert home.memory(ME).withdraw(answer["request"])["state"] == "withdrawn"
+    last = sorted((home.path / "log-2" / "erasures").iterdir())[-1]
+    log = verify_manifest(last.read_bytes(), home.manifest_signer().key).document["log"]
+    assert log["origin"] == home.origin != before
+    assert [log[name].decode().split("\n")[0] for name in ("before", "checkpoint")] == [before, home.origin]
     assert findings(home) == []
 
 

@@ -425,6 +425,7 @@ def test_the_commands(
     assert ended["frozen"]["size"] == 0 and ended["frozen"]["root"] == encode_base64(
         bytes.fromhex("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
     )
+    assert run(capsys, "log", "status", *home)[1]["published"]["size"] == 1
     assert run(capsys, "log", "publish", *home)[1]["size"] == 1
     assert run(capsys, "log", "trust", "-o", "trust.toml", *home)[0] == 0
     code, verdict = run(capsys, "verify", "home/log-2/keys.cose", "--trust", "trust.toml")

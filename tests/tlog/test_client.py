@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -376,6 +377,33 @@ def test_a_server_that_is_not_there_damaged_or_slow_is_unavailable() -> None:
             assert caught.value.code == "unreachable"
     with closing(UrlReader(url)) as read, pytest.raises(UnavailableError):
         read("checkpoint")
+
+
+def test_a_header_that_comes_byte_by_byte_holds_up_nobody() -> None:
+    """Each byte comes in time, and the answer never does; what is asked next is asked on another connection."""
+    gone = threading.Event()
+
+    def drip(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            connection.recv(4096)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nX-Wait: ")
+            for _ in range(200):
+                connection.sendall(b"a")
+                time.sleep(0.05)
+            return
+        gone.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        with closing(UrlReader(url, timeout_seconds=0.2)) as read:
+            for _ in range(2):
+                gone.clear()
+                thread = threading.Thread(target=lambda: drip(server.accept()[0]))
+                thread.start()
+                with pytest.raises(UnavailableError, match="too slowly"):
+                    read("checkpoint")
+                thread.join(5)
+                assert gone.wait(5), "the connection was let go"
 
 
 @pytest.mark.parametrize("url", ["", "ftp://example.org", "example.org", "file:///etc/passwd"])

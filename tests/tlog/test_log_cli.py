@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from tlog.ascii import encode_base64
-from tlog.cli import add_log_commands, add_verify_command, run_log, run_verify
+from tlog.cli import add_log_commands, run_log
+from tlog.cli_verify import add_verify_command, run_verify
 from tlog.errors import MalformedError, UnavailableError, VerificationError
 from tlog.log import Log, LogSettings
 from tlog.note import SignatureType

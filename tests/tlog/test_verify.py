@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tlog import cose
 from tlog.claims import Caller
-from tlog.cli import add_verify_command, run_verify
+from tlog.cli_verify import add_verify_command, run_verify
 from tlog.cose_keys import CoseSigner, decode_key_set, make_signer
 from tlog.errors import MalformedError, VerificationError
 from tlog.log import Log, LogSettings
@@ -503,7 +503,7 @@ def test_control_characters_of_evidence_do_not_reach_the_terminal(
 def test_verifying_loads_nothing_heavy(folder: Path) -> None:
     code = (
         "import argparse, sys\n"
-        "from tlog.cli import add_verify_command, run_verify\n"
+        "from tlog.cli_verify import add_verify_command, run_verify\n"
         "parser = argparse.ArgumentParser(); add_verify_command(parser.add_subparsers())\n"
         "args = parser.parse_args(['verify', *sys.argv[1:]]); args.json = True\n"
         "status = run_verify(args)\n"
