@@ -31,7 +31,7 @@ class _UndoneError(Exception):
 class _Job(Generic[T]):
     """One write that waits, or what it came to."""
 
-    __slots__ = ("work", "result", "error", "done", "leads", "woken")
+    __slots__ = ("done", "error", "leads", "result", "woken", "work")
 
     def __init__(self, work: Callable[[Txn], T]) -> None:
         self.work = work
