@@ -166,7 +166,7 @@ def _telling(
     if not hits:
         return [], set()
     with store.read() as view:
-        explained = Explained(home, view)
+        explained = Explained(home, view, [(needles.all[at], hit) for at, hit in hits])
     telling = [(at, hit) for at, hit in hits if not explained(needles.all[at], hit)]
     return [hit for _, hit in telling], {at for at, _ in hits} - {at for at, _ in telling}
 

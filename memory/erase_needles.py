@@ -18,9 +18,10 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from memory import event, manifest_fields, model
+from memory import event, manifest_fields, model, store_mentions
 from memory.erase_vectors import vector_needles
 from memory.event import decode_content
 
@@ -57,6 +58,7 @@ _OWN_WORDS: Final = (
     "subject tenant text valid_from valid_from_declared valid_until value witness checkpoint erasures tile "
     "provisional many restatement reaffirmed unguarded application/vnd.muniment.statement+cose c2sp.org"
 )
+_TEXTS_AT_ONCE: Final = 512
 
 
 @dataclass(frozen=True)
@@ -138,23 +140,43 @@ def too_short(needle: str | bytes, size_bytes: int) -> bool:
 
 
 class Explained:
-    """Tells which hits kept content or the store's own words explain. Reads everything kept, so make it late."""
+    """Tells which hits kept content or the store's own words explain. Make it late: it reads what is kept.
 
-    def __init__(self, home: Home, view: Snapshot) -> None:
-        self._own = _normal("\n".join(_own_texts(home)))
-        self._kept = _normal("\n".join(_kept_texts(view)))
+    It reads until everything that `found` asks for is explained, and holds a small part of it at a time.
+    """
+
+    def __init__(self, home: Home, view: Snapshot, found: Iterable[tuple[str | bytes, Hit]]) -> None:
+        wanted = {form for needle, hit in found for form in _forms(needle, hit)}
+        self._own = _said(wanted, _own_texts(home))
+        self._kept = _said(wanted - self._own, _kept_texts(view))
 
     def __call__(self, needle: str | bytes, hit: Hit) -> bool:
         """Whether the hit says nothing about the erased records. A salt is never explained."""
-        if isinstance(needle, bytes):
-            return False
-        forms = {_normal(needle)}
-        if "separators removed" in hit.encoding:
-            forms.add("".join(c for c in _normal(needle) if c.isalnum()))
-        if any(form in self._own for form in forms):
+        forms = _forms(needle, hit)
+        if not forms.isdisjoint(self._own):
             return True
         # Kept records stand in the store alone: the same words in another file are a finding.
-        return hit.file.startswith("store.db") and any(form in self._kept for form in forms)
+        return hit.file.startswith("store.db") and not forms.isdisjoint(self._kept)
+
+
+def _forms(needle: str | bytes, hit: Hit) -> set[str]:
+    """What has to be said somewhere to explain the hit; empty for a salt, which nothing explains."""
+    if isinstance(needle, bytes):
+        return set()
+    forms = {_normal(needle)}
+    if "separators removed" in hit.encoding:
+        forms.add("".join(c for c in _normal(needle) if c.isalnum()))
+    return forms
+
+
+def _said(wanted: Collection[str], texts: Iterable[str]) -> set[str]:
+    """Those of the wanted forms that a text has in it; the texts are read until all are found."""
+    left = set(wanted)
+    texts = iter(texts)
+    while left and (part := list(islice(texts, _TEXTS_AT_ONCE))):
+        said = _normal("\n".join(part))
+        left = {form for form in left if form not in said}
+    return set(wanted) - left
 
 
 def _own_texts(home: Home) -> Iterator[str]:
@@ -173,18 +195,11 @@ def _manifest_words() -> Iterable[Iterable[str]]:
 
 
 def _kept_texts(view: Snapshot) -> Iterator[str]:
-    tenants: set[int] = set()
-    # Numbers are dense, so this is every statement of the store.
-    for seq in range(1, view.counts()["statements"] + 1):
-        row = view.event_by_seq(seq)
-        if row is None or row.content is None:
-            continue
-        tenants.add(row.tenant_id)
-        for value in decode_content(row.content).values():
+    yield from store_mentions.tenant_names(view)
+    for content in store_mentions.contents(view):
+        for value in content.values():
             if isinstance(value, str):
                 yield value
-    for tenant_id in tenants:
-        yield view.tenant_by_id(tenant_id).name
 
 
 def _normal(text: str) -> str:

@@ -6,7 +6,7 @@ spaces, and would be one more thing to keep in step with how texts are compared.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from memory.rows import SelectedFact
 from memory.store_read import Snapshot
 from tlog.errors import Error
 
+_ALL: Final = "SELECT seq, content FROM contents ORDER BY seq"
 _FACT: Final = """
     SELECT e.commitment, f.status, f.on_hold, f.agent_tag
     FROM facts f CROSS JOIN events e ON e.seq = f.seq WHERE f.seq = ? AND f.tenant = ?
@@ -38,7 +39,7 @@ def mentioning(
     own: list[SelectedFact] = []
     others = 0
     # Along the table and not by its facts: one pass over its pages, whosever they are.
-    for seq, encoded in view.connection.execute("SELECT seq, content FROM contents ORDER BY seq"):
+    for seq, encoded in view.connection.execute(_ALL):
         if seq in exclude or not mentions.may_be_in(encoded):
             continue
         content = _decoded(view, tenant_id, seq, encoded)
@@ -53,6 +54,16 @@ def mentioning(
         else:
             others += 1
     return Found(tuple(own), others)
+
+
+def contents(view: Snapshot) -> Iterator[dict[str, Any]]:
+    """What every statement says whose content is there, in order, of all tenants."""
+    return (decode_content(encoded) for _, encoded in view.connection.execute(_ALL))
+
+
+def tenant_names(view: Snapshot) -> list[str]:
+    """The names of the tenants of which something is left."""
+    return [row[0] for row in view.rows("SELECT name FROM tenants WHERE name <> ''")]
 
 
 def _decoded(view: Snapshot, tenant_id: int, seq: int, encoded: bytes) -> dict[str, Any] | None:
