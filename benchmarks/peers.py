@@ -9,7 +9,7 @@ library by the same lines (benchmarks/peers_inspeximus.py), with receipts and wi
 Each round begins with empty stores. First all get the facts, then each operation is asked of one after the other, a
 few calls at a time, so that what else the machine does falls on all. Times are medians of calls; processor time is
 that of the server, from its ticks of 10 ms over all calls of an operation. Flushes are the fsync and fdatasync calls
-that strace counts in a server while it takes twenty facts: without them an acknowledged fact may be lost with the power.
+that strace counts in a server while it takes twenty facts; without them a fact may be lost with the power.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import re
 import shutil
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -45,6 +44,7 @@ INSPEXIMUS, REFERENCE, BASIC = (
     "basic-memory==0.24.1",
 )
 OPERATIONS = ("remember", "correct", "recall", "get", "as_of", "history", "provenance", "forget")
+BESIDE = ("inspeximus", "reference", "basic")
 AT_A_TIME = 5
 STRACED = 20
 Call = Callable[[Stdio, int], None]
@@ -231,11 +231,13 @@ def _now() -> str:
     return datetime.now(UTC).isoformat()
 
 
-def peers(have: Path) -> tuple[list[Peer], list[str]]:
+def peers(have: Path, only: list[str]) -> tuple[list[Peer], list[str]]:
     """Those that can be had here, and why others cannot."""
     found, without = [muniment()], []
 
     def add(name: str, make: Callable[[Path], list[Peer]]) -> None:
+        if name not in only:
+            return
         folder = have / name
         folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -412,9 +414,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--have", type=Path)
+    parser.add_argument("--only", nargs="+", default=list(BESIDE), choices=BESIDE, help="those beside us")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="peers-env-") as folder:
-        found, without = peers(args.have or Path(folder))
+        found, without = peers(args.have or Path(folder), args.only)
         times: dict[str, dict[str, list[Any]]] = {peer.name: {} for peer in found}
         for _ in range(args.rounds):
             one_round(found, args.facts, args.calls, times)

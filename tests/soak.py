@@ -67,7 +67,7 @@ quorum both
 # What a process may hold more in the last third than in the second, for what it learns on the way: as a part, and
 # in KiB, since a short run is still filling its caches.
 MORE = 1.15
-MORE_KIBIBYTES = 24 * 1024
+MORE_KIBIBYTES = 8 * 1024
 MAX_WAL_BYTES = 128 * 1024 * 1024
 
 
