@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 def state_begun(parts: Parts, principal: Principal, txn: Txn, scope: Scope, now: int) -> None:
     """Makes a statement of each record of the scope that has begun and takes the place of others."""
+    if txn.without_ahead == scope.tenant_id:
+        return
     for key_tag in store_ledger.keys_begun(txn.view, scope.tenant_id, scope.agent_tag, now):
         facts = txn.view.facts_of_key(scope.tenant_id, key_tag, STANDING)
         gone: set[int] = set()

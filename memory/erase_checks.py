@@ -180,7 +180,7 @@ def _telling(
     if not hits:
         return [], set(), set()
     with store.read() as view:
-        explained = Explained(home, view, tenant_id)
+        explained = Explained(home, view, [(needles.all[at], hit) for at, hit in hits], tenant_id)
     telling = [(at, hit) for at, hit in hits if not explained(needles.all[at], hit)]
     shared = {at for at, _ in hits} - {at for at, _ in telling}
     untold = {at for at in shared if explained.tells_of_others(needles.all[at])}

@@ -19,9 +19,10 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from memory import event, manifest_fields, model
+from memory import event, manifest_fields, model, store_mentions
 from memory.erase_vectors import vector_needles
 from memory.event import decode_content
 
@@ -58,6 +59,7 @@ _OWN_WORDS: Final = (
     "subject tenant text valid_from valid_from_declared valid_until value witness checkpoint erasures tile "
     "provisional many restatement reaffirmed unguarded application/vnd.muniment.statement+cose c2sp.org"
 )
+_TEXTS_AT_ONCE: Final = 512
 
 
 @dataclass(frozen=True)
@@ -139,31 +141,53 @@ def too_short(needle: str | bytes, size_bytes: int) -> bool:
 
 
 class Explained:
-    """Tells which hits kept content or the store's own words explain. Reads everything kept, so make it late."""
+    """Tells which hits kept content or the store's own words explain. Make it late: it reads what is kept.
 
-    def __init__(self, home: Home, view: Snapshot, tenant_id: int) -> None:
-        self._own = _normal("\n".join(_own_texts(home)))
-        kept = tuple(_kept_texts(view))
-        self._kept = _normal("\n".join(text for _, text in kept))
-        self._of_tenant = _normal("\n".join(text for tenant, text in kept if tenant == tenant_id))
+    It reads until everything that `found` asks for is explained, and holds a small part of it at a time. What the
+    tenant of the erasure keeps is read first.
+    """
+
+    def __init__(
+        self, home: Home, view: Snapshot, found: Iterable[tuple[str | bytes, Hit]], tenant_id: int
+    ) -> None:
+        wanted = {form for needle, _ in found if isinstance(needle, str) for form in _bare_forms(needle)}
+        self._own = _said(wanted, _own_texts(home))
+        self._of_tenant = _said(wanted - self._own, _kept_texts(view, [tenant_id]))
+        rest = wanted - self._own - self._of_tenant
+        others = [one for one in store_mentions.tenants(view) if one != tenant_id]
+        self._kept = self._of_tenant | _said(rest, _kept_texts(view, others))
 
     def tells_of_others(self, needle: str | bytes) -> bool:
         """Whether to say that this is explained says what another tenant keeps: then nobody is told."""
-        return isinstance(needle, str) and not any(
-            form in text for form in _bare_forms(needle) for text in (self._own, self._of_tenant)
-        )
+        return isinstance(needle, str) and _bare_forms(needle).isdisjoint(self._own | self._of_tenant)
 
     def __call__(self, needle: str | bytes, hit: Hit) -> bool:
         """Whether the hit says nothing about the erased records. A salt is never explained."""
-        if isinstance(needle, bytes):
-            return False
-        forms = {_normal(needle)}
-        if "separators removed" in hit.encoding:
-            forms.add("".join(c for c in _normal(needle) if c.isalnum()))
-        if any(form in self._own for form in forms):
+        forms = _forms(needle, hit)
+        if not forms.isdisjoint(self._own):
             return True
         # Kept records stand in the store alone: the same words in another file are a finding.
-        return hit.file.startswith("store.db") and any(form in self._kept for form in forms)
+        return hit.file.startswith("store.db") and not forms.isdisjoint(self._kept)
+
+
+def _forms(needle: str | bytes, hit: Hit) -> set[str]:
+    """What has to be said somewhere to explain the hit; empty for a salt, which nothing explains."""
+    if isinstance(needle, bytes):
+        return set()
+    forms = {_normal(needle)}
+    if "separators removed" in hit.encoding:
+        forms.add("".join(c for c in _normal(needle) if c.isalnum()))
+    return forms
+
+
+def _said(wanted: Collection[str], texts: Iterable[str]) -> set[str]:
+    """Those of the wanted forms that a text has in it; the texts are read until all are found."""
+    left = set(wanted)
+    texts = iter(texts)
+    while left and (part := list(islice(texts, _TEXTS_AT_ONCE))):
+        said = _normal("\n".join(part))
+        left = {form for form in left if form not in said}
+    return set(wanted) - left
 
 
 def _own_texts(home: Home) -> Iterator[str]:
@@ -186,20 +210,13 @@ def _bare_forms(needle: str) -> set[str]:
     return {normal, "".join(c for c in normal if c.isalnum())} - {""}
 
 
-def _kept_texts(view: Snapshot) -> Iterator[tuple[int, str]]:
-    """The tenant of each text, by the number of its row, and the text."""
-    tenants: set[int] = set()
-    # Numbers are dense, so this is every statement of the store.
-    for seq in range(1, view.counts()["statements"] + 1):
-        row = view.event_by_seq(seq)
-        if row is None or row.content is None:
-            continue
-        tenants.add(row.tenant_id)
-        for value in decode_content(row.content).values():
-            if isinstance(value, str):
-                yield row.tenant_id, value
-    for tenant_id in tenants:
-        yield tenant_id, view.tenant_by_id(tenant_id).name
+def _kept_texts(view: Snapshot, tenant_ids: Iterable[int]) -> Iterator[str]:
+    for tenant_id in tenant_ids:
+        yield view.tenant_by_id(tenant_id).name
+        for content in store_mentions.contents(view, tenant_id):
+            for value in content.values():
+                if isinstance(value, str):
+                    yield value
 
 
 def _normal(text: str) -> str:

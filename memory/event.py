@@ -13,10 +13,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import cbor2
 
@@ -100,16 +100,19 @@ DETAILS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+# Shared by all links that say nothing there, and so not to be changed by any.
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class Link(NamedTuple):
     """The part of a statement that is kept for good."""
 
     kind: str
     seq: int
     tenant: bytes
     tenant_seq: int
-    acts: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
-    details: Mapping[str, Any] = field(default_factory=dict)
+    acts: Mapping[str, tuple[bytes, ...]] = _NOTHING
+    details: Mapping[str, Any] = _NOTHING
 
     def encode(self) -> bytes:
         """Deterministic CBOR of the link; MalformedError if a field is not one a link may have."""
@@ -231,7 +234,7 @@ def _written_link(parts: re.Match[bytes]) -> Link:
         _integer(alone or seq_after),
         tenant,
         _integer(tenant_seq),
-        _NO_ACTS if retired is None else {"retires": (retired,)},
+        _NOTHING if retired is None else {"retires": (retired,)},
         _OUTCOMES[outcome],
     )
 
@@ -371,8 +374,6 @@ def _check_targets(name: str, targets: Sequence[bytes]) -> None:
         raise MalformedError("expected the targets of an act to be commitments of 32 bytes")
 
 
-# Shared by all links of this shape, and so not to be changed by any.
-_NO_ACTS: Final[Mapping[str, tuple[bytes, ...]]] = MappingProxyType({})
 _OUTCOMES: Final = {
     cbor.encode(word): MappingProxyType({"outcome": word}) for word in ("stored", "superseded", "history")
 }

@@ -9,8 +9,7 @@ Messages are for agents and never repeat content.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from memory.canon import canonical_text, same_value, value_forms
 from memory.model import Decision, Known, KnownFact, Proposal
@@ -95,7 +94,7 @@ def decide_confirmed(proposal: Proposal, known: Known) -> Decision:
     A confirmation says which record holds, so it leaves no conflict behind. `proposal.valid_from` is None
     unless the writer declared one: a confirmed write holds from its confirmation on.
     """
-    settled = replace(proposal, provisional=False, restatement=False)
+    settled = proposal._replace(provisional=False, restatement=False)
     if settled.key is None:
         return _decide_unkeyed(settled, known, suspect=False)
     view = _view(settled, known)
@@ -131,8 +130,7 @@ def held_end(proposal: Proposal, known: Known) -> int | None:
     return history_end(proposal, known)
 
 
-@dataclass(frozen=True, slots=True)
-class _View:
+class _View(NamedTuple):
     """A proposal beside the facts of its key, sorted by what time has made of them."""
 
     proposal: Proposal

@@ -168,6 +168,9 @@ def retire(
 
 def settle(txn: Txn, scope: Scope, key_tag: bytes, kept: Collection[str], until: int | None) -> None:
     """What was retired for a time is so for good, or as long as the new record holds, save what stands now."""
+    # What this write itself retires for a time is so until then already.
+    if txn.without_passing == scope.tenant_id:
+        return
     if not store_ledger.has_passing(txn.view, scope.tenant_id, key_tag):
         return
     tags = [tag for told in kept for _, tag in _tags(txn.view, scope, key_tag, told)]

@@ -1,4 +1,4 @@
-"""The values that pass between the pure rules, the store and the surfaces.
+"""The values that pass between the pure rules, the store and the surfaces. Those made for each write are tuples.
 
 Times are whole microseconds since 1970-01-01T00:00:00Z. A commitment is the 32 bytes C of `memory.event`.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
-from functools import cache
-from typing import Final, Literal
+from functools import cache, lru_cache
+from typing import Final, Literal, NamedTuple
 
 from tlog.errors import MalformedError
 
@@ -65,8 +65,7 @@ class Principal:
         return "reported" if self.reported else "bound"
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(NamedTuple):
     """A write as the caller wants it, after the edge has checked types and sizes."""
 
     text: str
@@ -82,8 +81,7 @@ class Proposal:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class KnownFact:
+class KnownFact(NamedTuple):
     """A fact of the proposal's key that the caller may see: status active or conflict."""
 
     commitment: bytes
@@ -97,8 +95,7 @@ class KnownFact:
     many: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """What the guard is told: the caller's own view, read inside the writing transaction."""
 
     now: int
@@ -119,8 +116,7 @@ def own_name(client: str, reported: bool) -> str:
     return f"reported\0{client}" if reported else client
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """What becomes of a proposal. `agrees_with` is set for `agreed` alone, which writes nothing."""
 
     outcome: Outcome
@@ -133,8 +129,10 @@ class Decision:
     agrees_with: bytes | None = None
 
 
+@lru_cache(maxsize=256)
 def fact_id(commitment: bytes) -> str:
     """The id people and agents use: 26 characters of lower-case base32 over the first 16 bytes of C."""
+    # Kept for a moment: an answer names one several times.
     # 130 bits: those of the bytes and two that are zero, as base32 fills its last character up.
     bits = int.from_bytes(commitment[:16], "big") << 2
     pairs = _pairs()

@@ -6,8 +6,7 @@ its agent in it: a tag of one scope matches no row of another.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from memory import canon
 from memory.model import DEFAULT_TENANT, Principal
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 MAKES_TENANTS: Final = "memory:tenant"
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """One (tenant, agent) of one store; `agent_tag` stands for it in rows."""
 
     vault: Vault

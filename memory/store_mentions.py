@@ -6,7 +6,7 @@ spaces, and would be one more thing to keep in step with how texts are compared.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,6 +17,10 @@ from memory.rows import SelectedFact
 from memory.store_read import Snapshot
 from tlog.errors import Error
 
+_ALL: Final = "SELECT seq, content FROM contents ORDER BY seq"
+_OF_TENANT: Final = """
+    SELECT c.content FROM contents c CROSS JOIN events e ON e.seq = c.seq WHERE e.tenant = ? ORDER BY c.seq
+"""
 _FACT: Final = """
     SELECT e.commitment, f.status, f.on_hold, f.agent_tag
     FROM facts f CROSS JOIN events e ON e.seq = f.seq WHERE f.seq = ? AND f.tenant = ?
@@ -52,7 +56,7 @@ def mentioning(
     own: dict[int, SelectedFact] = {}
     others: set[int] = set()
     # Along the table and not by its facts: one pass over its pages, whosever they are.
-    for seq, encoded in view.connection.execute("SELECT seq, content FROM contents ORDER BY seq"):
+    for seq, encoded in view.connection.execute(_ALL):
         if seq in exclude or not mentions.may_be_in(encoded):
             continue
         content = _decoded(view, tenant_id, seq, encoded)
@@ -71,6 +75,16 @@ def mentioning(
 def _about(view: Snapshot, tenant_id: int, seq: int) -> list[tuple[int, dict[str, Any]]]:
     """The facts that a statement is about, those alone that are there, with what they say."""
     return [(one, decode_content(told)) for one, told in view.rows(_ABOUT, seq, tenant_id)]
+
+
+def contents(view: Snapshot, tenant_id: int) -> Iterator[dict[str, Any]]:
+    """What every statement of a tenant says whose content is there, in order."""
+    return (decode_content(encoded) for (encoded,) in view.connection.execute(_OF_TENANT, (tenant_id,)))
+
+
+def tenants(view: Snapshot) -> list[int]:
+    """The rows of all tenants."""
+    return [row[0] for row in view.rows("SELECT id FROM tenants ORDER BY id")]
 
 
 def _decoded(view: Snapshot, tenant_id: int, seq: int, encoded: bytes) -> dict[str, Any] | None:

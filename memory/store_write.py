@@ -33,8 +33,11 @@ _STATUS_AFTER: Final[Mapping[str, Status]] = {
     "retracts": "retracted",
 }
 _TENANT: Final = """
-    SELECT id, number, name, last_seq, (SELECT value FROM meta WHERE name = ?), (SELECT max(seq) FROM events)
-    FROM tenants WHERE name_tag = ?
+    SELECT id, number, name, last_seq, (SELECT value FROM meta WHERE name = ?), (SELECT max(seq) FROM events),
+           EXISTS (SELECT 1 FROM facts f INDEXED BY facts_ahead WHERE f.tenant = t.id
+                   AND f.valid_from > f.recorded_at AND f.status IN ('active', 'conflict')),
+           EXISTS (SELECT 1 FROM ledger l INDEXED BY ledger_until WHERE l.tenant = t.id AND l.until IS NOT NULL)
+    FROM tenants t WHERE name_tag = ?
 """
 _ENDS: Final = frozenset({"retires", "retracts"})
 _STARTS: Final = frozenset({"confirms", "lifts"})
@@ -85,6 +88,10 @@ class Txn:
         self._floor: int | None = None
         self._last_seq: int | None = None
         self._tenant_seqs: dict[int, int] = {}
+        self.without_ahead: int | None = None
+        """The tenant, if it had no record written ahead when it was looked up: nothing of it can have begun."""
+        self.without_passing: int | None = None
+        """The tenant, if nothing of it was retired for a time when it was looked up."""
 
     def stamp(self, now: int) -> int:
         """The recorded_at of this transaction: `now`, or just past the latest there is if the clock went back."""
@@ -99,7 +106,9 @@ class Txn:
         row = self.view.one(_TENANT, RECORDED_AT, name_tag)
         if row is None:
             return None
-        row_id, number, name, tenant_seq, recorded_at, last_seq = row
+        row_id, number, name, tenant_seq, recorded_at, last_seq, ahead, passing = row
+        self.without_ahead = None if ahead else row_id
+        self.without_passing = None if passing else row_id
         if self._floor is None:
             self._floor = int(recorded_at or 0) + 1
         self._last_seq = last_seq or 0

@@ -1,7 +1,8 @@
 """Writes of one process that share a commit, as the requests to a witness do: one flush of the disk for all of them.
 
 Each write is a function of a transaction. Whoever finds the store free takes all that wait, runs them one after the
-other in one transaction, and commits; nobody is answered before that. A write that fails without having written
+other in one transaction, and commits; nobody is answered before that. Then it wakes them, and of those that have come
+meanwhile the first, who does the same. A write that fails without having written
 leaves the others as they are. One that fails after it wrote takes the whole transaction back, and then each runs in a
 transaction of its own: a write may therefore be run more than once, and is committed once.
 """
@@ -11,7 +12,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from tlog.errors import Error, UnavailableError
@@ -28,14 +28,20 @@ class _UndoneError(Exception):
     """A write of a shared transaction failed after it had written."""
 
 
-@dataclass(eq=False)
 class _Job(Generic[T]):
     """One write that waits, or what it came to."""
 
-    work: Callable[[Txn], T]
-    result: T | None = None
-    error: BaseException | None = None
-    done: bool = False
+    __slots__ = ("done", "error", "leads", "result", "woken", "work")
+
+    def __init__(self, work: Callable[[Txn], T]) -> None:
+        self.work = work
+        self.result: T | None = None
+        self.error: BaseException | None = None
+        self.done = False
+        self.leads = False
+        # Each waits at a door of its own: all at one would have to pass it one by one, the served ones, too.
+        self.woken = threading.Lock()
+        self.woken.acquire()
 
     def run(self, txn: Txn) -> None:
         """Keeps what the write gives; _UndoneError if it failed and left something in the transaction."""
@@ -53,27 +59,55 @@ class Together:
 
     def __init__(self, transaction: Callable[[], AbstractContextManager[Callable[[], Txn]]]) -> None:
         self._transaction = transaction
+        self._lock = threading.Lock()
         self._waiting: list[_Job[Any]] = []
-        self._adding = threading.Lock()
-        self._turn = threading.Lock()
+        self._led = False
+        """Somebody runs writes now, and wakes whoever is to go on. Without anybody nothing waits."""
 
     def write(self, work: Callable[[Txn], T]) -> T:
         """What `work` gives, once it is durable; what it raises, once nothing of it is left."""
         job = _Job(work)
-        with self._adding:
-            self._waiting.append(job)
-        with self._turn:
-            # Of more than one transaction holds, this thread's may not be among the first.
-            while not job.done:
-                self._lead(job)
+        ran: list[_Job[Any]] = []
+        try:
+            with self._lock:
+                self._waiting.append(job)
+                if not self._led:
+                    self._led = job.leads = True
+            if not job.leads:
+                job.woken.acquire()
+            if not job.done:
+                self._lead(job, ran)
+        finally:
+            if not job.done or job.leads:
+                self._leave(job, ran)
         if job.error is not None:
             raise job.error
         return job.result  # type: ignore[return-value]  # set, as there was no error
 
-    def _lead(self, own: _Job[Any]) -> None:
-        """Returns once the first of the writes that wait are done."""
-        with self._adding:
-            jobs, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+    def _leave(self, job: _Job[Any], ran: list[_Job[Any]]) -> None:
+        """Wakes those whose writes this one ran, and who runs the next; one that was cut short no longer waits."""
+        with self._lock:
+            if job in self._waiting:
+                self._waiting.remove(job)
+            heir = None
+            if job.leads:
+                job.leads = False
+                heir = self._waiting[0] if self._waiting else None
+                if heir is None:
+                    self._led = False
+                else:
+                    heir.leads = True
+        for other in ran:
+            if other is not job:
+                other.woken.release()
+        if heir is not None:
+            heir.woken.release()
+
+    def _lead(self, own: _Job[Any], jobs: list[_Job[Any]]) -> None:
+        """Returns once the first of the writes that wait, of which `own` is one, are in `jobs` and done."""
+        with self._lock:
+            jobs += self._waiting[:MOST]
+            del self._waiting[:MOST]
         try:
             self._run(jobs)
         except Error as error:
@@ -88,22 +122,18 @@ class Together:
                     retry_after_seconds=1,
                 )
                 job.done = True
-            own.done = True
             raise
         for job in jobs:
             job.done = True
 
     def _run(self, jobs: list[_Job[Any]]) -> None:
         try:
-            self._run_together(jobs)
+            with self._transaction() as new_txn:
+                for job in jobs:
+                    job.run(new_txn())
         except _UndoneError:
             for job in jobs:
                 self._run_alone(job)
-
-    def _run_together(self, jobs: list[_Job[Any]]) -> None:
-        with self._transaction() as new_txn:
-            for job in jobs:
-                job.run(new_txn())
 
     def _run_alone(self, job: _Job[Any]) -> None:
         job.error = None

@@ -6,12 +6,12 @@ of its own, so that what is tagged for one says nothing about another.
 
 from __future__ import annotations
 
-import hmac
+import hashlib
 import os
 import threading
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from memory.event import SALT_BYTES, TENANT_BYTES
 from tlog import cbor
@@ -24,6 +24,19 @@ WORD_TAG_BYTES: Final = 16
 INDEX_KEY: Final = "index.key"
 GUARD_FOLDER: Final = "guard"
 MAX_NAMES: Final = 1024
+_BLOCK_BYTES: Final = 64
+_INNER: Final = bytes(byte ^ 0x36 for byte in range(256))
+_OUTER: Final = bytes(byte ^ 0x5C for byte in range(256))
+
+
+class _Key(NamedTuple):
+    """The two hashes of HMAC (RFC 2104), begun with a key, which is shorter than a block: what every tag begins with.
+
+    `hmac.digest` looks its algorithm up for each tag, which takes three times as long as all the rest of it.
+    """
+
+    inner: hashlib._Hash
+    outer: hashlib._Hash
 
 
 class Vault:
@@ -31,7 +44,7 @@ class Vault:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._keys: dict[bytes, bytes] = {}
+        self._keys: dict[bytes, _Key] = {}
         self._names: dict[tuple[bytes, str, str], bytes] = {}
         self._lock = threading.Lock()
         self.confirmed: set[bytes] = set()
@@ -84,15 +97,15 @@ class Vault:
             raise MalformedError(f"expected a tenant number of {TENANT_BYTES} bytes")
         return self._folder / GUARD_FOLDER / f"{tenant_number.hex()}.key"
 
-    def _tenant_key(self, tenant_number: bytes) -> bytes:
+    def _tenant_key(self, tenant_number: bytes) -> _Key:
         key = self._keys.get(tenant_number)
         return key if key is not None else self._key(tenant_number, self.key_path(tenant_number))
 
-    def _key(self, name: bytes, path: Path) -> bytes:
+    def _key(self, name: bytes, path: Path) -> _Key:
         key = self._keys.get(name)
         if key is None:
             with self._lock:
-                key = load_secret(path) if path.exists() else make_secret(path, KEY_BYTES)
+                key = _begin(load_secret(path) if path.exists() else make_secret(path, KEY_BYTES))
                 self._keys[name] = key
         return key
 
@@ -107,7 +120,7 @@ def new_number() -> bytes:
     return os.urandom(TENANT_BYTES)
 
 
-def _tag(key: bytes, domain: str, parts: tuple[str | bytes, ...]) -> bytes:
+def _tag(key: _Key, domain: str, parts: tuple[str | bytes, ...]) -> bytes:
     """HMAC-SHA-256 over the deterministic CBOR of [domain, parts…], which is put together here by its heads."""
     items = [_head(4, 1 + len(parts))]
     try:
@@ -116,7 +129,15 @@ def _tag(key: bytes, domain: str, parts: tuple[str | bytes, ...]) -> bytes:
             items += (_head(major, len(data)), data)
     except UnicodeEncodeError:
         raise MalformedError("a text to tag is not valid Unicode") from None
-    return hmac.digest(key, b"".join(items), "sha256")
+    inner, outer = key.inner.copy(), key.outer.copy()
+    inner.update(b"".join(items))
+    outer.update(inner.digest())
+    return outer.digest()
+
+
+def _begin(key: bytes) -> _Key:
+    block = key.ljust(_BLOCK_BYTES, b"\0")
+    return _Key(hashlib.sha256(block.translate(_INNER)), hashlib.sha256(block.translate(_OUTER)))
 
 
 @lru_cache(maxsize=1024)

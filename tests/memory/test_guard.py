@@ -7,7 +7,6 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -130,8 +129,8 @@ RULES: dict[str, tuple[Proposal, Known, str]] = {
     ),
     "retired, but current all the same": (proposal("Porto"), RETIRED, "agreed"),
     "lifted": (proposal(), LIFTED, "superseded -1"),
-    "lifted over both sides": (proposal(), replace(LIFTED, facts=(PORTO, TABLET)), "superseded -1 -2"),
-    "lifted, nothing current": (proposal(), replace(LIFTED, facts=()), "stored"),
+    "lifted over both sides": (proposal(), LIFTED._replace(facts=(PORTO, TABLET)), "superseded -1 -2"),
+    "lifted, nothing current": (proposal(), LIFTED._replace(facts=()), "stored"),
     "lifted, dated back": (proposal(valid_from=PAST), LIFTED, "superseded -1"),
     "lifted, many": (proposal(many=True), LIFTED, "stored"),
     "lifted, ended": (proposal(valid_from=PAST, valid_until=PAST + 1), LIFTED, "history"),
@@ -174,13 +173,13 @@ RULES: dict[str, tuple[Proposal, Known, str]] = {
     "now, with a plan": (proposal(), known(PORTO, PLAN), "superseded -1"),
     "now, with a plan for what ends": (
         proposal(),
-        known(PORTO, replace(PLAN, value="Porto")),
+        known(PORTO, PLAN._replace(value="Porto")),
         "superseded -1 -3",
     ),
     "what a plan says, now": (proposal("Braga"), known(PORTO, PLAN), "superseded -1"),
     "what a begun plan displaced": (proposal("Porto"), known(PORTO, BEGUN), "refused echo"),
     "after a begun plan": (proposal(), known(PORTO, BEGUN), "superseded -1 -3"),
-    "after a plan has ended": (proposal("Porto"), known(PORTO, replace(BEGUN, valid_until=NOW)), "agreed"),
+    "after a plan has ended": (proposal("Porto"), known(PORTO, BEGUN._replace(valid_until=NOW)), "agreed"),
     "after the current one ended": (proposal(), known(fact(valid_until=NOW)), "stored"),
     "many": (proposal(many=True), ONE, "stored"),
     "many, other client": (proposal(many=True), ELSEWHERE, "stored"),
@@ -380,7 +379,7 @@ def test_deciding_costs_microseconds() -> None:
 def timed(write: Proposal, view: Known) -> float:
     started = time.process_time()
     for _ in range(50):
-        guard.decide(write, replace(view))
+        guard.decide(write, view._replace())
     return (time.process_time() - started) / 50
 
 

@@ -24,6 +24,8 @@ MAY_SCAN = (
     "SELECT status, count(*) FROM facts",
     # Whose memory there is, for a sweep of all of it.
     "SELECT t.name, c.content FROM (SELECT min(seq)",
+    # What names somebody without being a record of theirs, and what explains a hit: an erasure reads everything.
+    "SELECT seq, content FROM contents ORDER BY seq",
 )
 # Found by a number or a commitment that a row of the tenant has already given, or of the store as a whole; or by
 # words, each of which begins with the token of its scope.
@@ -32,7 +34,7 @@ WITHOUT_TENANT = re.compile(
     r"WHERE id = |WHERE number = |name_tag = |FROM tenants WHERE name |expires_at <= |a\.seq = \?|FROM erasures|"
     r"sqlite_schema|WHERE e\.seq IN|FROM backups|"
     r"DELETE FROM (facts|contents) WHERE seq|UPDATE (erasures|ledger)|search MATCH|FROM search_idx|FROM search_config|"
-    r"FROM \(SELECT min\(seq\)|FROM temp\.words"
+    r"FROM \(SELECT min\(seq\)|FROM temp\.words|FROM contents ORDER BY seq"
 )
 
 

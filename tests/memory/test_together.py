@@ -38,11 +38,15 @@ def at_once(store: Store, works: list[Any]) -> list[Any]:
             results[at] = error
 
     threads = [threading.Thread(target=run, args=(at,)) for at in range(len(works))]
-    with store._together._turn:
-        for thread in threads:
-            thread.start()
-        while len(store._together._waiting) < len(works):
-            pass
+    shared = store._together
+    shared._led = True  # as if somebody were writing
+    for thread in threads:
+        thread.start()
+    while len(shared._waiting) < len(works):
+        pass
+    leader = together._Job(refuse)
+    leader.leads = True
+    shared._leave(leader, [])
     for thread in threads:
         thread.join()
     return results
@@ -181,3 +185,30 @@ def test_facts_of_many_threads_are_all_there_and_in_one_order(home: Home) -> Non
         assert [fact["status"] for fact in facts].count("active") == 1
         recorded = [fact["recorded_at"] for fact in facts]
         assert recorded == sorted(recorded) and len(set(recorded)) == len(recorded)
+
+
+def test_a_write_that_is_cut_short_while_it_waits_lets_the_others_on(home: Home) -> None:
+    shared = open_store_of(home)._together
+    for leads in (False, True):
+        cut = together._Job(note("cut", 1))
+        shared._led = True
+        shared._waiting.append(cut)
+        cut.leads = leads
+        shared._leave(cut, [])
+        assert shared._waiting == []
+        shared._led = shared._led and leads
+    assert open_store_of(home).write_together(note("a", 1)) == 1
+    assert shared.write(note("b", 2)) == 2
+
+
+def test_nobody_waits_for_a_leader_that_is_gone(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store_of(home)
+
+    def interrupt(_: Txn) -> None:
+        raise KeyboardInterrupt
+
+    results = at_once(store, [interrupt, note("a", 1), note("b", 2)])
+    assert isinstance(results[0], KeyboardInterrupt)
+    assert [getattr(one, "code", None) for one in results[1:]] == ["busy", "busy"]
+    assert not store._together._led
+    assert store.write_together(note("c", 3)) == 3
