@@ -93,7 +93,7 @@ CREATE TABLE vectors (
   model TEXT NOT NULL,                  -- what made it: only vectors of one model are compared
   vector BLOB NOT NULL                  -- a signed byte a number
 );
-CREATE INDEX vectors_agent ON vectors (tenant, agent_tag, model, seq);
+CREATE INDEX vectors_agent ON vectors (tenant, agent_tag, seq);
 
 -- The value ledger: values a key has retired, as keyed hashes. Survives deletion and retention; an erasure decides.
 CREATE TABLE ledger (

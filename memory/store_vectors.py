@@ -40,12 +40,12 @@ def lacking(
 def last_with_vector(view: Snapshot, tenant_id: int, agent_tag: bytes, model: str) -> int:
     """The newest fact of a scope that has a vector of a model; 0 if none has."""
     row = view.one(
-        "SELECT max(seq) FROM vectors WHERE tenant = ? AND agent_tag = ? AND model = ?",
+        "SELECT seq FROM vectors WHERE tenant = ? AND agent_tag = ? AND model = ? ORDER BY seq DESC LIMIT 1",
         tenant_id,
         agent_tag,
         model,
     )
-    return 0 if row is None or row[0] is None else int(row[0])
+    return 0 if row is None else int(row[0])
 
 
 def add(txn: Txn, tenant_id: int, agent_tag: bytes, model: str, vectors: Iterable[tuple[int, bytes]]) -> None:

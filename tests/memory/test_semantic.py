@@ -19,7 +19,7 @@ from memory.service import Memory
 from memory.wiring import Home
 from tlog.errors import MalformedError, UnavailableError
 
-pytest.importorskip("numpy", reason="numpy: the extra `semantic` is not installed")
+pytest.importorskip("numpy", reason="the extra `semantic` is not installed")
 
 ME = Principal("acme", "ops", "desk", SCOPES)
 OTHER = Principal("umbrella", "ops", "desk", SCOPES)
@@ -157,7 +157,7 @@ def test_a_publication_does_not_fail_with_the_model(home: Home, senses: Senses) 
 
 
 def test_the_model_in_the_package_needs_no_network() -> None:
-    pytest.importorskip("wordllama", reason="wordllama: the extra `semantic` is not installed")
+    pytest.importorskip("wordllama", reason="the extra `semantic` is not installed")
     embedder = semantic.embedder_of(replace(new_config("o", "on", 0), semantic="wordllama"))
     assert embedder is not None
     texts = ["she paddles a canoe", "rowing boats on the lake", "a bill from the tax office"]
