@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from memory.chain import locate, log_number, origin_of
 from memory.layout import CHECKPOINT, POLICY
 from memory.model import Principal
-from memory.quarantine import Presented, present
+from memory.quarantine import Presented, is_plain, present
 from memory.times import format_optional, format_time
 from tlog.errors import Error
 
@@ -111,9 +111,10 @@ def fact_shape(fact: FactRow, states: Receipts, *, score: float | None = None) -
     `quarantine` names the rules for which a text of it is wrapped, nearly always none.
     """
     content = fact.content
-    shown = {name: presented(fact, name) for name in _TEXTS}
+    name = fact.id
+    shown = _shown(content, name)
     return {
-        "id": fact.id,
+        "id": name,
         "key": shown["key"].text,
         "value": shown["value"].text,
         "text": shown["text"].text,
@@ -133,6 +134,14 @@ def fact_shape(fact: FactRow, states: Receipts, *, score: float | None = None) -
         "trust": trust_of(fact),
         "receipt": states.shape(fact.entry_index),
     }
+
+
+def _shown(content: Mapping[str, Any], mark: str) -> dict[str, Presented | _Absent]:
+    """The texts of a fact as they may be read. Where all of them together are plain, each of them is."""
+    texts = {name: content.get(name) for name in _TEXTS}
+    if is_plain(" ".join([text for text in texts.values() if text is not None])):
+        return {name: _ABSENT if text is None else Presented(text) for name, text in texts.items()}
+    return {name: _ABSENT if text is None else present(text, mark) for name, text in texts.items()}
 
 
 def trust_of(fact: FactRow) -> str:

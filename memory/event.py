@@ -291,7 +291,7 @@ def _decode_plain(data: bytes) -> dict[str, Any] | None:
             max_depth=cbor.MAX_DEPTH,
             allow_indefinite=False,
             allow_duplicate_keys=False,
-            semantic_decoders=_NO_TAGS,
+            semantic_decoders=NO_TAGS,
         )
     except cbor2.CBORDecodeError:
         return None
@@ -379,7 +379,7 @@ _OUTCOMES: Final = {
 }
 _WRITE_LINK: Final = _write_pattern()
 # Every tag that cbor2 would make a value of; to some it gives more time than their bytes are worth.
-_NO_TAGS: Final = dict.fromkeys(
+NO_TAGS: Final = dict.fromkeys(
     (0, 1, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 52, 54, 100, 256, 258, 260, 261, 1004, 43000, 55799),
     _refuse,
 )

@@ -6,7 +6,7 @@ length of a key's history; for any other time it starts from the statements them
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +40,18 @@ def key_now(view: Snapshot, tenant_id: int, key_tag: bytes, now: int) -> KeyView
     return standing_now(view, tenant_id, key_tag, view.facts_of_key(tenant_id, key_tag, STANDING), now)
 
 
+def keys_now(view: Snapshot, tenant_id: int, key_tags: Sequence[bytes], now: int) -> dict[bytes, KeyView]:
+    """What each of some keys says now."""
+    rows = view.facts_of_keys(tenant_id, key_tags, STANDING)
+    hidden = view.partly_hidden(tenant_id, key_tags)
+    return {
+        key_tag: key_then(view, tenant_id, key_tag, now, now, now)
+        if key_tag in hidden
+        else _standing(tuple(rows[key_tag]), now)
+        for key_tag in key_tags
+    }
+
+
 def standing_now(
     view: Snapshot, tenant_id: int, key_tag: bytes, rows: tuple[FactRow, ...], now: int
 ) -> KeyView:
@@ -47,6 +59,10 @@ def standing_now(
     if view.is_partly_hidden(tenant_id, key_tag):
         # Then it takes the links of what is erased, or on hold, to tell which of the remaining facts have ended.
         return key_then(view, tenant_id, key_tag, now, now, now)
+    return _standing(rows, now)
+
+
+def _standing(rows: tuple[FactRow, ...], now: int) -> KeyView:
     return _answered(timeline.unopposed(timeline.fold(_cached_write(row) for row in rows)), rows, now, now)
 
 

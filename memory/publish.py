@@ -84,6 +84,18 @@ def drain(store: Store, log: Log, first_position: int = 0) -> int:
             return moved
 
 
+def publish_if_needed(home: Home, deadline_seconds: float) -> dict[str, Any] | None:
+    """What `publish` answers, None if there is nothing new. Some facts get their vectors, if the settings want any,
+    whether there was anything to publish or not, and also where the witnesses did not answer."""
+    try:
+        return None if is_published(home) else publish(home, deadline_seconds)
+    finally:
+        if home.config.semantic != "off":
+            from memory.semantic_index import AT_A_TURN, catch_up
+
+            catch_up(home.parts(), AT_A_TURN)
+
+
 def is_published(home: Home) -> bool:
     """Whether the outbox is empty and the public checkpoint covers the whole log."""
     from tlog.checkpoint import parse_checkpoint

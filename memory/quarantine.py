@@ -20,9 +20,12 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from memory import quarantine_tongues
+
+if TYPE_CHECKING:
+    from ahocorasick_rs import AhoCorasick
 
 MARK_CHARACTERS: Final = 10
 _FEW: Final = r"(?:\W+\w+){0,3}?\W+"
@@ -88,6 +91,10 @@ _HINTS: Final = (
     r"|copilot|tool|function|developer|https?:|www\.|@|token|password|secret|credential"
 )
 _LINE_ENDS: Final = frozenset("\n\t")
+_NO_LINES: Final = dict.fromkeys(map(ord, _LINE_ENDS))
+_DOUBTFUL: Final = re.compile("[^\n\t -~]")
+# What may be one thing or another in a hint: escapes, classes, and a character that may be missing.
+_VARIABLE: Final = re.compile(r"\\.|\[[^\]]*\]|.\?")
 _ZERO_WIDTH_JOINERS: Final = frozenset("\u200c\u200d")
 _VARIATIONS: Final = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 _TAGS: Final = re.compile("[\U000e0000-\U000e007f]")
@@ -114,10 +121,8 @@ class Presented:
 
 def present(text: str, mark: str) -> Presented:
     """The text as it may be read. `mark` is one that its writer could not know: some of the id of its fact."""
-    if text.isascii() and text.isprintable():
-        folded = text.casefold()
-        if not _hints().search(folded) and not _tongues()[0][0].search(folded):
-            return Presented(text)
+    if is_plain(text):
+        return Presented(text)
     rules = rules_of(text)
     shown = visible(text)
     if not rules:
@@ -128,6 +133,23 @@ def present(text: str, mark: str) -> Presented:
         f"{shown} ⟦end {name}⟧",
         rules,
     )
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text is certainly read as it is; so then is every part of it between two spaces.
+
+    It is nearly always true, and quickly told: one pass looks for a piece of every hint. What it is false for may be
+    plain too, which `present` finds out.
+    """
+    if not _is_printable(text):
+        return False
+    folded = text.casefold()
+    return not _pieces().find_matches_as_indexes(folded) and not _short_hints().search(folded)
+
+
+def _is_printable(text: str) -> bool:
+    """Whether a text is of characters of ASCII alone that are seen."""
+    return text.isascii() and (text.isprintable() or text.translate(_NO_LINES).isprintable())
 
 
 def rules_of(text: str) -> tuple[str, ...]:
@@ -145,6 +167,31 @@ def rules_of(text: str) -> tuple[str, ...]:
 @cache
 def _hints() -> re.Pattern[str]:
     return re.compile(_HINTS)
+
+
+@cache
+def _pieces() -> AhoCorasick:
+    """Finds, in one pass, what is in every text that fits a hint, save those hints that are a word of two letters."""
+    from ahocorasick_rs import AhoCorasick
+
+    hints = f"{_HINTS}|{quarantine_tongues.HINTS}".split("|")
+    return AhoCorasick(sorted({piece_of(hint) for hint in hints if not is_short(hint)}))
+
+
+@cache
+def _short_hints() -> re.Pattern[str]:
+    hints = f"{_HINTS}|{quarantine_tongues.HINTS}".split("|")
+    return re.compile("|".join(hint for hint in hints if is_short(hint)))
+
+
+def is_short(hint: str) -> bool:
+    """Whether a hint is a word too short to be looked for inside other words."""
+    return hint.startswith(r"\b")
+
+
+def piece_of(hint: str) -> str:
+    """The longest run of characters that whatever fits a hint has in it."""
+    return max(_VARIABLE.split(hint), key=len)
 
 
 @cache
@@ -181,12 +228,15 @@ def visible(text: str) -> str:
     Kept are line feeds and tabs, joiners between letters of scripts that need them and between emoji, one variation
     selector after a character that has variants, and the flags that are written with tags.
     """
-    if text.isascii() and text.isprintable():
+    if _is_printable(text):
         return text
     flags = {place for match in _FLAGS.finditer(text) for place in range(match.start(), match.end())}
-    return "".join(
-        c if place in flags or _is_seen(text, place) else f"⟨U+{ord(c):04X}⟩" for place, c in enumerate(text)
-    )
+
+    def shown(match: re.Match[str]) -> str:
+        c, place = match[0], match.start()
+        return c if place in flags or _is_seen(text, place) else f"⟨U+{ord(c):04X}⟩"
+
+    return _DOUBTFUL.sub(shown, text)
 
 
 def _plain(text: str) -> str:

@@ -11,7 +11,7 @@ All that is counted is of one scope, so nothing that others write moves a rank.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import log
@@ -58,8 +58,8 @@ class Term(NamedTuple):
     word: str
     weight: float
     stems: frozenset[str]
-    having: Collection[int]
-    keyed: Collection[int]
+    having: Set[int]
+    keyed: Set[int]
 
 
 class Reading(NamedTuple):
@@ -110,10 +110,11 @@ def first_pass(terms: Iterable[Term], candidates: Iterable[int]) -> list[tuple[f
     scores: dict[int, float] = dict.fromkeys(candidates, 0.0)
     for term in terms:
         for seqs, weight in ((term.having, term.weight), (term.keyed, term.weight * _IN_KEY)):
-            for seq in seqs:
-                if seq in scores:
-                    scores[seq] += weight
-    return sorted(((score, seq) for seq, score in scores.items()), reverse=True)
+            for seq in scores.keys() & seqs:
+                scores[seq] += weight
+    order = sorted(scores, reverse=True)
+    order.sort(key=scores.__getitem__, reverse=True)
+    return [(scores[seq], seq) for seq in order]
 
 
 def chat_share(facts: Sequence[Reading]) -> float:

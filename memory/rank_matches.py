@@ -7,7 +7,7 @@ these find too little. So a search costs as much among a million facts as among 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, overload
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _FREQUENT: Final = 256
 """A word that more facts have than this is frequent, in a scope that is not small."""
+
+_NEWEST: Final = 128
+"""Of facts that have a frequent word so many are looked at, the newest."""
 
 _SMALL: Final = 2048
 """Of a scope of so many facts everything is looked at."""
@@ -69,6 +72,7 @@ class _Search:
     agent_tag: bytes
     statuses: Sequence[Status]
     known: int
+    _newest: dict[str, list[int]] = field(default_factory=dict)
 
     @property
     def frequent(self) -> int:
@@ -85,9 +89,12 @@ class _Search:
         return store_search.neighbours(self.view, self.tenant_id, self.agent_tag, seqs)
 
     def newest(self, match: str) -> list[int]:
-        return self.view.matching_of_status(
-            self.tenant_id, self.agent_tag, match, self.statuses, self.frequent
-        )
+        """The newest that match; what was found is kept for the time of the search."""
+        if match not in self._newest:
+            self._newest[match] = self.view.matching_of_status(
+                self.tenant_id, self.agent_tag, match, self.statuses, min(_NEWEST, self.frequent)
+            )
+        return self._newest[match]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +136,7 @@ def find(
     terms = _weighed(search, asked, candidates, split)
     first = first_pass(terms, candidates)
     facts = _read(search, [*sorted(near - candidates), *(seq for _, seq in first)], split, len(near))
+    terms = _completed(terms, asked, facts)
     ranked = second_pass(terms, facts, _common(split), meaning)
     return Found(ranked, _Rest(first, ranked), terms)
 
@@ -152,12 +160,14 @@ def _weighed(
 ) -> list[Term]:
     known = search.known
     rare = [one.match for one in asked if not one.is_frequent and one.having]
+    # Most queries have no word of a key, which is asked once for all of them.
+    named = search.view.matching(in_key(any_of([one.match for one in asked if one.having])), 1)
     terms = []
     for one in asked:
         if not one.having:
             continue
         having = _having(search, one, rare, candidates)
-        keyed = _keyed(search, one, having)
+        keyed = _keyed(search, one, having) if named else set()
         share = len(having) / max(len(candidates), 1) * min(known * _MAX_SHARE_OF_KNOWN, known)
         weight = weight_of(known, max(share, search.frequent) if one.is_frequent else len(having))
         stems = split(" ".join(forms_of(one.word)))
@@ -176,6 +186,19 @@ def _having(search: _Search, one: _Asked, rare: Sequence[str], candidates: set[i
 
 def _keyed(search: _Search, one: _Asked, having: set[int]) -> set[int]:
     return having & set(search.view.matching(in_key(one.match), search.frequent + 1))
+
+
+def _completed(terms: Iterable[Term], asked: Iterable[_Asked], facts: Iterable[Reading]) -> list[Term]:
+    """The terms, with those facts that were read and have a frequent word whose facts the index was not asked for."""
+    frequent = {one.word for one in asked if one.is_frequent}
+    return [
+        term._replace(
+            having=term.having | {fact.seq for fact in facts if not term.stems.isdisjoint(fact.stems)}
+        )
+        if term.word in frequent
+        else term
+        for term in terms
+    ]
 
 
 def _read(search: _Search, ordered: Sequence[int], split: _Split, least: int) -> list[Reading]:

@@ -8,7 +8,7 @@ history of a key, which says of each fact what became of it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,7 @@ from memory.key_view import (
     fact_then,
     key_now,
     key_then,
+    keys_now,
     replaced_by_plans,
     states_of_key,
 )
@@ -86,6 +87,12 @@ class ReadAt:
         if times.is_now:
             return key_now(self.view, self.scope.tenant_id, key_tag, times.now)
         return key_then(self.view, self.scope.tenant_id, key_tag, times.as_of, times.as_recorded, times.now)
+
+    def keys(self, key_tags: Sequence[bytes]) -> dict[bytes, KeyView]:
+        """What each of some keys says at these times."""
+        if self.times.is_now:
+            return keys_now(self.view, self.scope.tenant_id, key_tags, self.times.now)
+        return {key_tag: self.key(key_tag) for key_tag in key_tags}
 
     def fact(self, fact: FactRow) -> KeyView:
         """What a fact without a key says at these times."""

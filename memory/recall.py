@@ -7,12 +7,12 @@ that clients disagree about stand together, each of them, whichever was found.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from memory import edge, store_ledger
+from memory import edge, store_ledger, store_search
 from memory.allow import TOLD, may_tell
 from memory.answers import NOTICE, Answer, receipts
 from memory.grants import open_reading
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from memory.store_read import Snapshot
 
 _MAX_CANDIDATES: Final = 4096
+_LEAST_READ: Final = 4
 _MARKS: Final = ".,;:!?\u2026\u3002\uff0c\u3001\"'()[]\u201c\u201d\u2018\u2019"
 _DIGITS: Final = 4
 
@@ -119,7 +120,7 @@ def _served_of(found: Found, judge: _Judge, count: int) -> tuple[list[_Hit], int
     forms: dict[tuple[object, ...], _Hit] = {}
     taken: set[int] = set()
     size = len(found.ranked) + len(found.rest)
-    for place, one in enumerate(islice(chain(found.ranked, found.rest), _MAX_CANDIDATES)):
+    for place, one in enumerate(_read_ahead(found, judge, hits, count)):
         if len(hits) >= count:
             return hits[:count], size - place
         for fact, state in () if one.seq in taken else judge.with_rivals(one.seq):
@@ -132,6 +133,14 @@ def _served_of(found: Found, judge: _Judge, count: int) -> tuple[list[_Hit], int
                 forms[form] = hit = _Hit(fact, state, one)
                 hits.append(hit)
     return hits[:count], max(size - _MAX_CANDIDATES, 0)
+
+
+def _read_ahead(found: Found, judge: _Judge, hits: Sequence[_Hit], count: int) -> Iterator[Ranked]:
+    """The matches in order, read as many at once as there are answers still to be found."""
+    matches = islice(chain(found.ranked, found.rest), _MAX_CANDIDATES)
+    while some := list(islice(matches, max(count - len(hits), _LEAST_READ))):
+        judge.read([one.seq for one in some])
+        yield from some
 
 
 def _form(fact: FactRow, state: FactState) -> tuple[object, ...]:
@@ -147,33 +156,40 @@ class _Judge:
     def __init__(self, read: ReadAt, past: bool) -> None:
         self._read = read
         self._past = past
+        self._facts: dict[int, FactRow] = {}
+        self._tags: dict[int, bytes] = {}
         self._keys: dict[bytes, KeyView] = {}
+
+    def read(self, seqs: Sequence[int]) -> None:
+        """Reads matches that `with_rivals` will be asked for, all at once."""
+        view, scope = self._read.view, self._read.scope
+        tags = store_search.keys_of(view, scope.tenant_id, scope.agent_tag, seqs)
+        if not self._past:
+            self._tags.update((seq, tag) for seq, tag in tags if tag is not None)
+            unread = {tag: None for _, tag in tags if tag is not None and tag not in self._keys}
+            self._keys |= self._read.keys(list(unread)) if unread else {}
+        alone = [seq for seq, _ in tags if seq not in self._tags]
+        facts = view.facts_by_seq(scope.tenant_id, scope.agent_tag, alone)
+        self._facts = {fact.seq: fact for fact in facts}
 
     def with_rivals(self, seq: int) -> Iterable[tuple[FactRow, FactState]]:
         """A match that may be served, and after it the facts of its key that disagree with it."""
-        scope = self._read.scope
-        for fact in self._read.view.facts_by_seq(scope.tenant_id, scope.agent_tag, (seq,)):
-            if self._past:
-                state = self._in_past(fact)
-                if state is not None:
-                    yield fact, state
-                continue
-            standing = self._view(fact).facts
-            own = [(row, state) for row, state in standing if row.commitment == fact.commitment]
-            yield from own
-            if own and own[0][1].status == "conflict":
-                yield from (
-                    (row, state)
-                    for row, state in standing
-                    if state.status == "conflict" and row.commitment != fact.commitment
-                )
+        if self._past:
+            fact = self._facts.get(seq)
+            state = None if fact is None else self._in_past(fact)
+            return () if fact is None or state is None else ((fact, state),)
+        standing = self._standing(seq)
+        own = [(row, state) for row, state in standing if row.seq == seq]
+        if not own or own[0][1].status != "conflict":
+            return own
+        rivals = [(row, state) for row, state in standing if state.status == "conflict" and row.seq != seq]
+        return own + rivals
 
-    def _view(self, fact: FactRow) -> KeyView:
-        if fact.key_tag is None:
-            return self._read.fact(fact)
-        if fact.key_tag not in self._keys:
-            self._keys[fact.key_tag] = self._read.key(fact.key_tag)
-        return self._keys[fact.key_tag]
+    def _standing(self, seq: int) -> Sequence[tuple[FactRow, FactState]]:
+        tag, fact = self._tags.get(seq), self._facts.get(seq)
+        if tag is not None:
+            return self._keys[tag].facts
+        return () if fact is None else self._read.fact(fact).facts
 
     def _in_past(self, fact: FactRow) -> FactState | None:
         times = self._read.times

@@ -7,7 +7,9 @@ does not reach. Its key, if it wants one, is in the environment and never in a f
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
 KEY_VARIABLE: Final = "MUNIMENT_SEMANTIC_KEY"
 _SECONDS: Final = 10.0
+_PAUSE: Final = 30.0
+_DOWN_UNTIL: Final[dict[str, float]] = {}
+"""Until when services that did not answer are not asked again, so that reads do not wait for each of them."""
 _MAX_CHARACTERS: Final = 8192
 """Of a text that is longer, the beginning alone has a vector."""
 
@@ -86,6 +91,19 @@ class _Endpoint:
         self._model = model
 
     def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        if time.monotonic() < _DOWN_UNTIL.get(self._url, 0.0):
+            raise UnavailableError(
+                "expected the service of semantic_url, which did not answer just now",
+                code="semantic_unavailable",
+            )
+        try:
+            vectors = self._ask(texts)
+        except UnavailableError:
+            _DOWN_UNTIL[self._url] = time.monotonic() + _PAUSE
+            raise
+        return vectors
+
+    def _ask(self, texts: Sequence[str]) -> list[list[float]]:
         import httpx
 
         key = os.environ.get(KEY_VARIABLE)
@@ -96,12 +114,14 @@ class _Endpoint:
             answer.raise_for_status()
             rows = sorted(answer.json()["data"], key=lambda row: row["index"])
             vectors = [[float(number) for number in row["embedding"]] for row in rows]
-        except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError, OverflowError):
             raise UnavailableError(
                 "expected the service of semantic_url to answer with vectors", code="semantic_unavailable"
             ) from None
-        if len(vectors) != len(texts) or len({len(one) for one in vectors}) > 1:
+        usable = all(one and all(map(math.isfinite, one)) for one in vectors)
+        if len(vectors) != len(texts) or len({len(one) for one in vectors}) > 1 or not usable:
             raise UnavailableError(
-                "expected a vector of one length for each text", code="semantic_unavailable"
+                "expected a vector of finite numbers, all of one length, for each text",
+                code="semantic_unavailable",
             )
         return vectors

@@ -20,21 +20,27 @@ if TYPE_CHECKING:
 
 _BATCH: Final = 256
 _AT_A_READ: Final = 8
+AT_A_TURN: Final = 32
+"""As many steps a server takes each time it publishes: it must be able to end soon."""
 
 
-def catch_up(parts: Parts) -> int:
-    """How many facts of the home got a vector: all that lacked one, or as many as the model answered for."""
-    embedder = embedder_of(parts.home.config)
-    if embedder is None:
-        return 0
-    with parts.store.read() as view:
-        scopes = store_vectors.scopes(view)
+def catch_up(parts: Parts, batches: int | None = None) -> int:
+    """How many facts of the home got a vector: all that lacked one, or as many as the model answered for.
+
+    With `batches`, in so many steps at most. A model that cannot be had now fails nobody: the next time goes on.
+    """
     made = 0
-    for tenant_id, agent_tag in scopes:
-        try:
-            made += _scope(parts, embedder, tenant_id, agent_tag, 0, None)
-        except UnavailableError:
-            break
+    try:
+        embedder = embedder_of(parts.home.config)
+        if embedder is None:
+            return 0
+        with parts.store.read() as view:
+            scopes = store_vectors.scopes(view)
+        for tenant_id, agent_tag in scopes:
+            left = None if batches is None else batches - -(-made // _BATCH)
+            made += _scope(parts, embedder, tenant_id, agent_tag, 0, left)
+    except UnavailableError:
+        return made
     return made
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -207,17 +208,14 @@ def was_erased(view: Snapshot, tenant_id: int, commitment: bytes, time: int) -> 
 
 def reaffirmed(view: Snapshot, tenant_id: int, facts: Collection[FactRow]) -> frozenset[int]:
     """Which of these facts were refused and let through by a reaffirmation of a person, by number."""
-    return frozenset(
-        fact.seq
-        for fact in facts
-        if fact.status not in ("refused", "discarded")
-        and view.one(
-            "SELECT 1 FROM acts WHERE tenant = ? AND target = ? AND act = 'lifts' LIMIT 1",
-            tenant_id,
-            fact.seq,
-        )
-        is not None
+    seqs = [fact.seq for fact in facts if fact.status not in ("refused", "discarded")]
+    rows = view.rows(
+        """SELECT DISTINCT a.target FROM json_each(?) j
+           CROSS JOIN acts a ON a.tenant = ? AND a.target = j.value WHERE a.act = 'lifts'""",
+        json.dumps(seqs),
+        tenant_id,
     )
+    return frozenset(seq for (seq,) in rows)
 
 
 def count_tokens(view: Snapshot, tenant_id: int, purpose: str, bound: bytes, now: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -36,6 +37,8 @@ _FACT: Final = """
            f.valid_until, f.recorded_at, f.replaced_at, f.end_erased, c.content
     FROM facts f CROSS JOIN events e ON e.seq = f.seq AND f.on_hold = 0 CROSS JOIN contents c ON c.seq = f.seq
 """
+_LISTED: Final = _FACT.replace("FROM facts f", "FROM json_each(?) j CROSS JOIN facts f ON f.seq = j.value")
+"""The facts of a list of numbers, in its order."""
 _ERASURE: Final = "SELECT number, tenant, request, state, tombstone, detail, manifest FROM erasures"
 
 
@@ -194,14 +197,10 @@ class Snapshot:
 
     def facts_by_seq(self, tenant_id: int, agent_tag: bytes, seqs: Iterable[int]) -> tuple[FactRow, ...]:
         """Facts of a scope by their numbers, in the order asked for; those that are not there are left out."""
-        found = []
-        for seq in seqs:
-            row = self.one(
-                f"{_FACT} WHERE f.seq = ? AND f.tenant = ? AND f.agent_tag = ?", seq, tenant_id, agent_tag
-            )
-            if row is not None:
-                found.append(row)
-        return self._kept(found)
+        rows = self.rows(
+            f"{_LISTED} WHERE f.tenant = ? AND f.agent_tag = ?", json.dumps(list(seqs)), tenant_id, agent_tag
+        )
+        return self._kept(rows)
 
     def facts_of_key(
         self, tenant_id: int, key_tag: bytes, statuses: Sequence[Status] | None = None
@@ -214,6 +213,23 @@ class Snapshot:
         else:
             rows = self.rows(_of_key(len(statuses)), tenant_id, key_tag, *statuses)
         return self._kept(rows)
+
+    def facts_of_keys(
+        self, tenant_id: int, key_tags: Sequence[bytes], statuses: Sequence[Status]
+    ) -> dict[bytes, list[FactRow]]:
+        """The facts of some keys, of some statuses, by key in the order they were recorded."""
+        found: dict[bytes, list[FactRow]] = {key_tag: [] for key_tag in key_tags}
+        rows = self.rows(
+            f"""{_FACT} WHERE f.tenant = ? AND f.key_tag IN ({_marks(key_tags)})
+                AND f.status IN ({_marks(statuses)}) ORDER BY f.seq""",
+            tenant_id,
+            *key_tags,
+            *statuses,
+        )
+        for fact in self._kept(rows):
+            assert fact.key_tag is not None
+            found[fact.key_tag].append(fact)
+        return found
 
     def facts_of_status(
         self, tenant_id: int, agent_tag: bytes, status: Status, limit: int
@@ -261,6 +277,16 @@ class Snapshot:
             key_tag,
         )
         return row is not None
+
+    def partly_hidden(self, tenant_id: int, key_tags: Sequence[bytes]) -> set[bytes]:
+        """Those of some keys of which `is_partly_hidden` is true."""
+        rows = self.rows(
+            f"""SELECT DISTINCT key_tag FROM facts
+                WHERE tenant = ? AND key_tag IN ({_marks(key_tags)}) AND (end_erased OR on_hold)""",
+            tenant_id,
+            *key_tags,
+        )
+        return {key_tag for (key_tag,) in rows}
 
     def story_of_key(self, tenant_id: int, key_tag: bytes) -> tuple[EventRow, ...]:
         """The writes of a key and whatever acted on them, directly or through what is erased, in order."""

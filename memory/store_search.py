@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import cbor2
 
-from memory.event import decode_content
+from memory.event import NO_TAGS, decode_content
 from memory.search import index_words
 from memory.store_words import split_words
 
@@ -68,20 +68,30 @@ def texts(view: Snapshot, tenant_id: int, agent_tag: bytes, seqs: Iterable[int])
         tenant_id,
         agent_tag,
     )
-    return [
-        TextRow(seq, at, bool(keyed), str(decode_content(content).get("text") or ""))
-        for seq, at, keyed, content in rows
-    ]
+    return [TextRow(seq, at, bool(keyed), _text_of(content)) for seq, at, keyed, content in rows]
 
 
 def _text_of(data: bytes) -> str:
     try:
-        content: object = cbor2.loads(data)
+        content: object = cbor2.loads(data, semantic_decoders=NO_TAGS)
     except cbor2.CBORDecodeError:
         content = None
     # What is served is decoded strictly; here it only ranks.
     text = content.get("text") if isinstance(content, dict) else decode_content(data).get("text")
     return text if isinstance(text, str) else ""
+
+
+def keys_of(
+    view: Snapshot, tenant_id: int, agent_tag: bytes, seqs: Iterable[int]
+) -> list[tuple[int, bytes | None]]:
+    """These facts of a scope, in the order asked for, each with the tag of its key if it has one."""
+    return view.rows(
+        """SELECT f.seq, f.key_tag FROM json_each(?) j CROSS JOIN facts f ON f.seq = j.value
+           WHERE f.tenant = ? AND f.agent_tag = ?""",
+        json.dumps(list(seqs)),
+        tenant_id,
+        agent_tag,
+    )
 
 
 def neighbours(

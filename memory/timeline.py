@@ -229,6 +229,8 @@ def _apply(
     event: TimelineEvent, clock: int, facts: dict[bytes, FactState], ends: dict[bytes, _Ended]
 ) -> None:
     acts = event.acts
+    if not acts:
+        return
     took = [target for act in ("confirms", "keeps", "begins") for target in acts.get(act, ())]
     if event.kind == "write":
         took = [event.commitment]
@@ -290,6 +292,8 @@ def _with_end(
 def _with_plan(fact: FactState, ahead: Sequence[FactState]) -> FactState:
     """A fact that nothing has ended yet holds until it says, or until what its client wrote ahead begins."""
     until = fact.valid_until
+    if until is None and not ahead:
+        return fact
     plans = [
         plan
         for plan in ahead

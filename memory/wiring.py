@@ -270,10 +270,10 @@ class Home:
         return publish(self, deadline_seconds)
 
     def publish_if_needed(self, deadline_seconds: float = PUBLISH_SECONDS) -> dict[str, Any] | None:
-        """What `publish` answers, None if there is nothing new to publish."""
-        from memory.publish import is_published
+        """What `publish` answers, None if there is nothing new to publish; then vectors of what lacks them."""
+        from memory.publish import publish_if_needed
 
-        return None if is_published(self) else self.publish(deadline_seconds)
+        return publish_if_needed(self, deadline_seconds)
 
     # Policy and trust
 
