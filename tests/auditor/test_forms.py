@@ -54,7 +54,7 @@ def test_every_detail_and_act_of_a_link_has_its_rule() -> None:
 
 
 def test_the_spaces_of_backup_keys_are_those_there_are() -> None:
-    spaces = {"record", "tenant", "meta", *store_backup.HASHED}
+    spaces = {"record", "tenant", "meta", "made", *store_backup.HASHED}
     assert set(home_files._SPACES.split("|")) == spaces
 
 
