@@ -30,6 +30,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/witness_rates.py
 	$(BIN)/python benchmarks/surface_rates.py
 	$(BIN)/python benchmarks/audit_rates.py
+	$(BIN)/python benchmarks/write_rates.py
+	$(BIN)/python benchmarks/scale_rates.py --facts 1000 10000
 
 soak: $(READY)
 	test $(or $(SOAK_MINUTES),30) -lt 10 || \

@@ -75,8 +75,10 @@ class Together:
                     self._led = job.leads = True
             if not job.leads:
                 job.woken.acquire()
-            if not job.done:
+            if job.leads:
                 self._lead(job, ran)
+            elif not job.done:
+                job.error = _cut_short()
         finally:
             if not job.done or job.leads:
                 self._leave(job, ran)
@@ -116,11 +118,7 @@ class Together:
                 job.error = job.error or error
         except BaseException:
             for job in jobs:
-                job.error = UnavailableError(
-                    "the write was cut short with those beside it; try again",
-                    code="busy",
-                    retry_after_seconds=1,
-                )
+                job.error = _cut_short()
                 job.done = True
             raise
         for job in jobs:
@@ -142,3 +140,9 @@ class Together:
                 job.result = job.work(new_txn())
         except Exception as error:  # noqa: BLE001 -- whatever it is, it is raised where the write was asked for
             job.error = error
+
+
+def _cut_short() -> UnavailableError:
+    return UnavailableError(
+        "the write was cut short with those beside it; try again", code="busy", retry_after_seconds=1
+    )

@@ -212,3 +212,24 @@ def test_nobody_waits_for_a_leader_that_is_gone(home: Home, monkeypatch: pytest.
     assert [getattr(one, "code", None) for one in results[1:]] == ["busy", "busy"]
     assert not store._together._led
     assert store.write_together(note("c", 3)) == 3
+
+
+def test_a_write_that_is_woken_without_having_been_run_says_so(home: Home) -> None:
+    """As when whoever took it was interrupted before its first."""
+    shared = open_store_of(home)._together
+    shared._led = True
+    found: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            shared.write(note("a", 1))
+        except UnavailableError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while not shared._waiting:
+        pass
+    shared._waiting.pop().woken.release()
+    thread.join()
+    assert [getattr(error, "code", None) for error in found] == ["busy"]
