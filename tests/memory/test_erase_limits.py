@@ -122,11 +122,19 @@ def test_a_record_that_can_be_looked_for_is_not_called_uncovered(home: wiring.Ho
 
 def test_a_record_that_only_says_what_others_say_is_not_covered_by_the_scan(home: wiring.Home) -> None:
     """Its words are found, and explained: whether a copy of the record itself is left, they do not tell."""
-    other = with_all_scopes(make_principal("other", "default", "cli"))
+    other = with_all_scopes(make_principal(ME.tenant, "other", "cli"))
     for caller in (ME, other):
         write(home, "Elm Street is closed.", caller, key="elm", value="closed today")
     counts = check_of(manifest_of(home, forget(home, key="elm")), "residue")["counts"]
     assert counts["records_not_covered"] == 1
+
+
+def test_that_another_tenant_says_the_same_is_told_to_nobody(home: wiring.Home) -> None:
+    other = with_all_scopes(make_principal("other", "default", "cli"))
+    for caller in (ME, other):
+        write(home, "Elm Street is closed.", caller, key="elm", value="closed today")
+    counts = check_of(manifest_of(home, forget(home, key="elm")), "residue")["counts"]
+    assert "records_not_covered" not in counts
 
 
 @pytest.mark.parametrize("needle", ["7", "Elm Street"])
