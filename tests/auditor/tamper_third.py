@@ -185,6 +185,11 @@ def _of(column: str) -> str:
 THIRD = (
     Tamper("a fact under the tag of another key", "FACT_ALTERED", sql(_of("key_tag"))),
     Tamper("a fact under the tag of another text", "FACT_ALTERED", sql(_of("text_tag"))),
+    Tamper(
+        "a fact under the tag of another tenant's",
+        "FACT_ALTERED",
+        sql("UPDATE facts SET text_tag = (SELECT text_tag FROM facts WHERE tenant = 2) WHERE seq = 2"),
+    ),
     Tamper("a conflict that nobody closed", "FACT_ALTERED", sql("UPDATE conflicts SET closed_by = 999")),
     Tamper(
         "a conflict of another agent", "FACT_ALTERED", sql("UPDATE conflicts SET agent_tag = zeroblob(32)")
