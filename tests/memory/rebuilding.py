@@ -94,6 +94,7 @@ def _ledger_and_conflicts(made: list[EventRow], tables: dict[str, Any], scopes: 
     disputed: set[bytes] = set()
     so_far: list[EventRow] = []
     standing: dict[bytes, list[bytes]] = defaultdict(list)
+    clock = 0
     for row in made:
         before = {c: s.status for c, s in timeline.fold(timeline_events(so_far)).items()} if so_far else {}
         so_far.append(row)
@@ -102,7 +103,8 @@ def _ledger_and_conflicts(made: list[EventRow], tables: dict[str, Any], scopes: 
         states = timeline.fold(timeline_events(so_far))
         if content is not None and content.get("key") is not None:
             facts[row.commitment] = (scope_of[row.tenant_id, content["agent"]], content, row.seq)
-        clock = 0 if content is None else content["recorded_at"]
+        # Of what is erased nobody knows when it was; it was not before what stands before it.
+        clock = clock if content is None else content["recorded_at"]
         standing.clear()
         for commitment, state in states.items():
             if state.status in STANDING and commitment in facts and (state.valid_until or clock + 1) > clock:
