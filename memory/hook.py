@@ -35,8 +35,8 @@ _PROMPT_FACTS: Final = 5
 _MAX_QUERY_CHARACTERS: Final = 2000
 
 
-class TooLateError(Exception):
-    """The deadline has passed."""
+class TooLateError(BaseException):
+    """The deadline has passed. No error that somebody in the middle of something could take for one of theirs."""
 
 
 def context_of(event: str, given: Mapping[str, Any], memory: Memory) -> dict[str, Any] | None:
@@ -93,8 +93,8 @@ def quietly(
 def end_in_time(seconds: float) -> Callable[[], None]:
     """A function that calls it off: unless that is done in time, the process ends, with 0 and without a word.
 
-    A signal is heard between two steps of Python alone, so it does not reach who waits for SQLite to wait for a lock.
-    A thread does; that nothing is tidied up matters to no reader.
+    A signal is heard between two steps of Python alone, and what it raises is lost where an error cannot leave, such as
+    in a callback of SQLite. A thread needs nobody's help; that nothing is tidied up matters to no reader.
     """
     timer = threading.Timer(seconds, os._exit, (0,))
     timer.daemon = True
