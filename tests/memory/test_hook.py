@@ -154,7 +154,6 @@ def test_a_writer_does_not_keep_a_hook_waiting(home: Path) -> None:
 
 
 def test_a_store_that_is_locked_does_not_keep_a_host_waiting(home: Path) -> None:
-    """Whoever waits for SQLite hears no signal; by itself it would wait for half a minute."""
     holder = apsw.Connection(str(home / "store.db"))
     holder.execute("PRAGMA locking_mode = EXCLUSIVE")
     holder.execute("BEGIN EXCLUSIVE")
@@ -164,6 +163,34 @@ def test_a_store_that_is_locked_does_not_keep_a_host_waiting(home: Path) -> None
         assert time.monotonic() - began < 20
     finally:
         holder.close()
+
+
+STUCK = """
+import sys, time
+from memory import cli, cli_hook, hook
+
+def stuck(*_):
+    while True:
+        try:
+            time.sleep(60)
+        except hook.TooLateError:
+            pass
+
+cli_hook.read_input = stuck
+cli.main(["hook", "session-start", "--home", sys.argv[1]])
+"""
+
+
+def test_a_deadline_that_nobody_hears_ends_the_process(home: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STUCK, str(home)],
+        input=b"{}",
+        capture_output=True,
+        timeout=30,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_who_may_not_read_gets_nothing(home: Path) -> None:
