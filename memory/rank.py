@@ -39,8 +39,8 @@ _MEANT_IN_NOTES: Final = 0.7
 """What nearness in meaning counts for, against the best score by words."""
 
 _MODELS: Final = 3
-_RELATED: Final = 20
-_RELATED_SHARE: Final = 0.2
+_RELATED: Final = 40
+_RELATED_SHARE: Final = 0.3
 _LEAST_SHARED: Final = 2
 _LEAST_POOL: Final = 16
 """Of fewer facts neither what they have in common nor what kind of store this is can be told."""
@@ -49,7 +49,7 @@ _RECENT_SHARE: Final = 0.02
 _TELLING_SHARE: Final = 0.75
 _RARE: Final = 3
 _NEAR_SCORE: Final = 0.6
-_COMPARED: Final = 16
+_COMPARED: Final = 12
 
 
 class Term(NamedTuple):

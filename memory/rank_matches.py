@@ -41,7 +41,7 @@ _MAX_KNOWN: Final = 4096
 """As how many facts a scope counts at most: more would only move all weights alike."""
 
 _READ_OF_TURNS: Final = 36
-_READ_OF_NOTES: Final = 72
+_READ_OF_NOTES: Final = 128
 _MAX_LEADERS: Final = 10
 """How many of the first are read, and of how many of them the turns beside."""
 
@@ -158,18 +158,18 @@ def _weighed(
     candidates: set[int],
     split: _Split,
 ) -> list[Term]:
-    known = search.known
     rare = [one.match for one in asked if not one.is_frequent and one.having]
     # Most queries have no word of a key, which is asked once for all of them.
-    named = search.view.matching(in_key(any_of([one.match for one in asked if one.having])), 1)
+    known = [one.match for one in asked if one.having]
+    named = search.view.matching(in_key(any_of(known)), 1) if known else []
     terms = []
     for one in asked:
         if not one.having:
             continue
         having = _having(search, one, rare, candidates)
         keyed = _keyed(search, one, having) if named else set()
-        share = len(having) / max(len(candidates), 1) * min(known * _MAX_SHARE_OF_KNOWN, known)
-        weight = weight_of(known, max(share, search.frequent) if one.is_frequent else len(having))
+        share = len(having) / max(len(candidates), 1) * search.known * _MAX_SHARE_OF_KNOWN
+        weight = weight_of(search.known, max(share, search.frequent) if one.is_frequent else len(having))
         stems = split(" ".join(forms_of(one.word)))
         terms.append(Term(one.word, weight, frozenset(stems), having, keyed))
     return terms

@@ -34,6 +34,7 @@ import peer_scittles
 import peer_transmute
 import peer_vectors
 import peer_witness
+import peer_wordllama
 from installing import CannotInstall, Tool
 from judging import Judge, Row
 from sample import Bench, Sample, make_sample
@@ -74,6 +75,7 @@ PEERS = (
     Peer("scalpel", peer_residue.install_scalpel, (peer_residue.check_scalpel,)),
     Peer("LangGraph, Agents SDK, Claude SDK", peer_adapters.install, peer_adapters.CHECKS),
     Peer("sqlite-vec", peer_vectors.install, peer_vectors.CHECKS),
+    Peer("wordllama", peer_wordllama.install, peer_wordllama.CHECKS),
     Peer("MCP clients, Inspector, conformance", peer_mcp.install, peer_mcp.CHECKS),
 )
 

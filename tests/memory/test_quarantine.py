@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory import quarantine, quarantine_tongues
 from memory.cli import main
 from memory.principal import make_principal, with_all_scopes
 from memory.quarantine import MARK_CHARACTERS, present, rules_of, visible
@@ -205,3 +207,18 @@ def test_an_ordinary_fact_is_served_as_it_was_written(home: Home) -> None:
     memory.remember(text, key="schuh/größe", value="42 ½")
     (fact,) = memory.get("schuh/größe")["active"]
     assert (fact["text"], fact["value"], fact["quarantine"]) == (text, "42 ½", [])
+
+
+@pytest.mark.parametrize("hint", sorted(set(f"{quarantine._HINTS}|{quarantine_tongues.HINTS}".split("|"))))
+def test_what_fits_a_hint_is_not_taken_for_plain(hint: str) -> None:
+    found = re.sub(r"\\b|\\(?=\W)|(?<=\w)\?", "", re.sub(r"\[(.)[^\]]*\]", r"\1", hint.replace(r"\[/?", "[")))
+    assert re.search(hint, found)
+    if found.isascii():
+        assert not quarantine.is_plain(f"the {found} there") and not quarantine.is_plain(found)
+    assert quarantine.is_short(hint) or quarantine.piece_of(hint) in found
+
+
+def test_a_part_of_a_plain_text_is_plain() -> None:
+    assert quarantine.is_plain("the pond is deep\nand cold") and quarantine.is_plain("")
+    assert not quarantine.is_plain("the pond\u200b") and not quarantine.is_plain("a\x07b")
+    assert quarantine.visible("a\x07é\u200bb\t\n") == "a⟨U+0007⟩é⟨U+200B⟩b\t\n"

@@ -156,6 +156,26 @@ def test_a_publication_does_not_fail_with_the_model(home: Home, senses: Senses) 
     assert me.publish()["size"] > 0
 
 
+def test_what_a_server_does_regularly_gives_vectors_with_nothing_to_publish(
+    home: Home, senses: Senses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(semantic_index, "_BATCH", 2)
+    monkeypatch.setattr(semantic_index, "AT_A_TURN", 1)
+    fill(home.memory(ME))
+    assert home.publish_if_needed() is not None and len(vectors(home)) == 2
+    assert home.publish_if_needed() is None and len(vectors(home)) == 4
+    assert home.publish_if_needed() is None and len(vectors(home)) == 5
+
+
+def test_a_server_publishes_without_the_extra(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(config: object) -> None:
+        raise UnavailableError("not installed", code="semantic_missing")
+
+    monkeypatch.setattr(semantic_index, "embedder_of", missing)
+    fill(home.memory(ME))
+    assert home.publish_if_needed() is not None
+
+
 def test_the_model_in_the_package_needs_no_network() -> None:
     pytest.importorskip("wordllama", reason="the extra `semantic` is not installed")
     embedder = semantic.embedder_of(replace(new_config("o", "on", 0), semantic="wordllama"))
@@ -213,7 +233,17 @@ def test_a_service_gives_vectors_in_the_order_asked(service: str, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    "answer", [b"{}", b"no", b'{"data": []}', b'{"data": [{"index": 0, "embedding": ["x"]}]}']
+    "answer",
+    [
+        b"{}",
+        b"no",
+        b'{"data": []}',
+        b'{"data": [{"index": 0, "embedding": ["x"]}]}',
+        b'{"data": [{"index": 0, "embedding": []}]}',
+        b'{"data": [{"index": 0, "embedding": [NaN]}]}',
+        b'{"data": [{"index": 0, "embedding": [1e999]}]}',
+        b'{"data": [{"index": 0, "embedding": [1' + b"0" * 400 + b"]}]}",
+    ],
 )
 def test_a_service_that_answers_with_anything_else_is_unavailable(
     service: str, monkeypatch: pytest.MonkeyPatch, answer: bytes
@@ -224,6 +254,24 @@ def test_a_service_that_answers_with_anything_else_is_unavailable(
     assert embedder is not None
     with pytest.raises(UnavailableError):
         embedder.embed(["a"])
+
+
+def test_a_service_that_failed_is_left_alone_for_a_while(
+    service: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(semantic.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(_Service, "answer", b"no")
+    config = replace(new_config("o", "on", 0), semantic="endpoint", semantic_url=service, semantic_model="m")
+    embedder = semantic.embedder_of(config)
+    assert embedder is not None
+    for word in ("first", "second"):
+        with pytest.raises(UnavailableError):
+            embedder.embed([word])
+    assert _Service.seen["input"] == ["first"]
+    monkeypatch.setattr(_Service, "answer", b"")
+    now[0] += 31
+    assert embedder.embed(["third"]) == [[1.0, 0.0]]
 
 
 def test_a_service_without_an_address_is_an_error() -> None:
