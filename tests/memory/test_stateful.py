@@ -175,7 +175,7 @@ class Machine(RuleBasedStateMachine):
             more["valid_from"] = self.time // SECOND + 20
             taken.starts = more["valid_from"] * SECOND
             if any(
-                known.against(taken, self.time) or one.start == taken.starts for one in known.ahead(self.time)
+                one.start == taken.starts or one.value == taken.value for one in known.ahead(self.time)
             ) or known.against(taken, self.time):
                 return
         answer = memory.remember(
