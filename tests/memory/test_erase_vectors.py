@@ -34,10 +34,9 @@ def erased(home: wiring.Home, left: bytes) -> Any:
     """What is said of the erasure of a fact that has a vector, while a file beside the store has `left`."""
     write(home, "Otilia is in Bremen.", key="otilia/city", value="Bremen", subject="Otilia Brandmeyer")
     with home.parts().store.write() as txn:
-        txn.connection.execute("CREATE TABLE vectors (seq INTEGER PRIMARY KEY, vector BLOB NOT NULL)")
-        txn.connection.execute("INSERT INTO vectors SELECT seq, ? FROM facts", (vector(1),))
-        # As whoever keeps vectors has to; else this alone is found.
-        txn.connection.execute("CREATE TRIGGER gone AFTER DELETE ON facts BEGIN DELETE FROM vectors; END")
+        txn.connection.execute(
+            "INSERT INTO vectors SELECT seq, tenant, agent_tag, 'any', ? FROM facts", (vector(1),)
+        )
     (home.path / "log-state" / "index.bin").write_bytes(random.Random(9).randbytes(999) + left)
     answer = forget(home, key="otilia/city")
     return {why["code"] for why in answer["why"]}
