@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from memory import canon, store_ledger, timeline
+from memory import canon, store_ledger, store_search, timeline
 from memory.event import decode_content, decode_link
 from memory.model import own_name
 from memory.timeline import FactState, TimelineEvent
@@ -42,8 +42,8 @@ def key_now(view: Snapshot, tenant_id: int, key_tag: bytes, now: int) -> KeyView
 
 def keys_now(view: Snapshot, tenant_id: int, key_tags: Sequence[bytes], now: int) -> dict[bytes, KeyView]:
     """What each of some keys says now."""
-    rows = view.facts_of_keys(tenant_id, key_tags, STANDING)
-    hidden = view.partly_hidden(tenant_id, key_tags)
+    rows = store_search.facts_of_keys(view, tenant_id, key_tags, STANDING)
+    hidden = store_search.partly_hidden(view, tenant_id, key_tags)
     return {
         key_tag: key_then(view, tenant_id, key_tag, now, now, now)
         if key_tag in hidden

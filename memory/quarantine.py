@@ -20,6 +20,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from memory import quarantine_tongues
@@ -90,6 +91,8 @@ _HINTS: Final = (
     r"|you |your |pretend|<|\[/?inst|##|user|human|operator|owner|person|people|assistant|agent|\bai\b|model|llm|bot"
     r"|copilot|tool|function|developer|https?:|www\.|@|token|password|secret|credential"
 )
+_ASKED: Final = count()
+_FEW_TEXTS: Final = 64
 _LINE_ENDS: Final = frozenset("\n\t")
 _NO_LINES: Final = dict.fromkeys(map(ord, _LINE_ENDS))
 _DOUBTFUL: Final = re.compile("[^\n\t -~]")
@@ -144,7 +147,7 @@ def is_plain(text: str) -> bool:
     if not _is_printable(text):
         return False
     folded = text.casefold()
-    return not _pieces().find_matches_as_indexes(folded) and not _short_hints().search(folded)
+    return not _has_piece(folded) and not _short_hints().search(folded)
 
 
 def _is_printable(text: str) -> bool:
@@ -169,13 +172,25 @@ def _hints() -> re.Pattern[str]:
     return re.compile(_HINTS)
 
 
+def _has_piece(folded: str) -> bool:
+    """Whether a text has in it a piece of a hint that is longer than a word of two letters."""
+    # A plain command shows few texts, and need not load the library for them.
+    if next(_ASKED) < _FEW_TEXTS:
+        return any(piece in folded for piece in _pieces())
+    return bool(_automaton().find_matches_as_indexes(folded))
+
+
 @cache
-def _pieces() -> AhoCorasick:
-    """Finds, in one pass, what is in every text that fits a hint, save those hints that are a word of two letters."""
+def _pieces() -> tuple[str, ...]:
+    hints = f"{_HINTS}|{quarantine_tongues.HINTS}".split("|")
+    return tuple(sorted({piece_of(hint) for hint in hints if not is_short(hint)}))
+
+
+@cache
+def _automaton() -> AhoCorasick:
     from ahocorasick_rs import AhoCorasick
 
-    hints = f"{_HINTS}|{quarantine_tongues.HINTS}".split("|")
-    return AhoCorasick(sorted({piece_of(hint) for hint in hints if not is_short(hint)}))
+    return AhoCorasick(_pieces())
 
 
 @cache

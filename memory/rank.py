@@ -40,7 +40,7 @@ _MEANT_IN_NOTES: Final = 0.7
 
 _MODELS: Final = 3
 _RELATED: Final = 40
-_RELATED_SHARE: Final = 0.3
+_RELATED_SHARE: Final = 0.2
 _LEAST_SHARED: Final = 2
 _LEAST_POOL: Final = 16
 """Of fewer facts neither what they have in common nor what kind of store this is can be told."""

@@ -32,12 +32,12 @@ _EVENT: Final = """
            e.entry_index, c.content, c.salt
     FROM events e LEFT JOIN contents c ON c.seq = e.seq
 """
-_FACT: Final = """
+FACT: Final = """
     SELECT f.seq, f.tenant, e.commitment, e.entry_index, f.agent_tag, f.key_tag, f.status, f.valid_from,
            f.valid_until, f.recorded_at, f.replaced_at, f.end_erased, c.content
     FROM facts f CROSS JOIN events e ON e.seq = f.seq AND f.on_hold = 0 CROSS JOIN contents c ON c.seq = f.seq
 """
-_LISTED: Final = _FACT.replace("FROM facts f", "FROM json_each(?) j CROSS JOIN facts f ON f.seq = j.value")
+_LISTED: Final = FACT.replace("FROM facts f", "FROM json_each(?) j CROSS JOIN facts f ON f.seq = j.value")
 """The facts of a list of numbers, in its order."""
 _ERASURE: Final = "SELECT number, tenant, request, state, tombstone, detail, manifest FROM erasures"
 
@@ -200,7 +200,7 @@ class Snapshot:
         rows = self.rows(
             f"{_LISTED} WHERE f.tenant = ? AND f.agent_tag = ?", json.dumps(list(seqs)), tenant_id, agent_tag
         )
-        return self._kept(rows)
+        return self.kept(rows)
 
     def facts_of_key(
         self, tenant_id: int, key_tag: bytes, statuses: Sequence[Status] | None = None
@@ -208,46 +208,29 @@ class Snapshot:
         """The facts of a key in the order they were recorded, of some statuses or of all."""
         if statuses is None:
             rows = self.rows(
-                f"{_FACT} WHERE f.tenant = ? AND f.key_tag = ? ORDER BY f.seq", tenant_id, key_tag
+                f"{FACT} WHERE f.tenant = ? AND f.key_tag = ? ORDER BY f.seq", tenant_id, key_tag
             )
         else:
             rows = self.rows(_of_key(len(statuses)), tenant_id, key_tag, *statuses)
-        return self._kept(rows)
-
-    def facts_of_keys(
-        self, tenant_id: int, key_tags: Sequence[bytes], statuses: Sequence[Status]
-    ) -> dict[bytes, list[FactRow]]:
-        """The facts of some keys, of some statuses, by key in the order they were recorded."""
-        found: dict[bytes, list[FactRow]] = {key_tag: [] for key_tag in key_tags}
-        rows = self.rows(
-            f"""{_FACT} WHERE f.tenant = ? AND f.key_tag IN ({_marks(key_tags)})
-                AND f.status IN ({_marks(statuses)}) ORDER BY f.seq""",
-            tenant_id,
-            *key_tags,
-            *statuses,
-        )
-        for fact in self._kept(rows):
-            assert fact.key_tag is not None
-            found[fact.key_tag].append(fact)
-        return found
+        return self.kept(rows)
 
     def facts_of_status(
         self, tenant_id: int, agent_tag: bytes, status: Status, limit: int
     ) -> tuple[FactRow, ...]:
         """The facts of a scope with one status, oldest first."""
         rows = self.rows(
-            f"{_FACT} WHERE f.tenant = ? AND f.agent_tag = ? AND f.status = ? ORDER BY f.seq LIMIT ?",
+            f"{FACT} WHERE f.tenant = ? AND f.agent_tag = ? AND f.status = ? ORDER BY f.seq LIMIT ?",
             tenant_id,
             agent_tag,
             status,
             limit,
         )
-        return self._kept(rows)
+        return self.kept(rows)
 
     def waiting(self, tenant_id: int, agent_tag: bytes, limit: int) -> tuple[FactRow, ...]:
         """The newest facts of a scope that are held, or refused and not lifted since: oldest of them first."""
         rows = self.rows(
-            f"""{_FACT} WHERE f.tenant = ? AND f.agent_tag = ? AND f.status IN ('held', 'refused')
+            f"""{FACT} WHERE f.tenant = ? AND f.agent_tag = ? AND f.status IN ('held', 'refused')
                 AND NOT EXISTS (SELECT 1 FROM acts a
                                 WHERE a.tenant = f.tenant AND a.target = f.seq AND a.act = 'lifts')
                 ORDER BY f.seq DESC LIMIT ?""",
@@ -255,19 +238,19 @@ class Snapshot:
             agent_tag,
             limit,
         )
-        return self._kept(rows[::-1])
+        return self.kept(rows[::-1])
 
     def facts_of_text(
         self, tenant_id: int, text_tag: bytes, statuses: Sequence[Status]
     ) -> tuple[FactRow, ...]:
         """The facts of a scope that say the same in so many words, of some statuses."""
         rows = self.rows(
-            f"{_FACT} WHERE f.tenant = ? AND f.text_tag = ? AND f.status IN ({_marks(statuses)}) ORDER BY f.seq",
+            f"{FACT} WHERE f.tenant = ? AND f.text_tag = ? AND f.status IN ({marks(statuses)}) ORDER BY f.seq",
             tenant_id,
             text_tag,
             *statuses,
         )
-        return self._kept(rows)
+        return self.kept(rows)
 
     def is_partly_hidden(self, tenant_id: int, key_tag: bytes) -> bool:
         """Whether a fact of a key was ended by a statement which is erased since, or is under a legal hold."""
@@ -277,16 +260,6 @@ class Snapshot:
             key_tag,
         )
         return row is not None
-
-    def partly_hidden(self, tenant_id: int, key_tags: Sequence[bytes]) -> set[bytes]:
-        """Those of some keys of which `is_partly_hidden` is true."""
-        rows = self.rows(
-            f"""SELECT DISTINCT key_tag FROM facts
-                WHERE tenant = ? AND key_tag IN ({_marks(key_tags)}) AND (end_erased OR on_hold)""",
-            tenant_id,
-            *key_tags,
-        )
-        return {key_tag for (key_tag,) in rows}
 
     def story_of_key(self, tenant_id: int, key_tag: bytes) -> tuple[EventRow, ...]:
         """The writes of a key and whatever acted on them, directly or through what is erased, in order."""
@@ -320,7 +293,7 @@ class Snapshot:
         rows = self.rows(
             f"""SELECT f.seq FROM search m CROSS JOIN facts f ON f.seq = m.rowid
                 WHERE m.search MATCH ? AND f.tenant = ? AND f.agent_tag = ? AND f.on_hold = 0
-                AND f.status IN ({_marks(statuses)}) ORDER BY m.rowid DESC LIMIT ?""",
+                AND f.status IN ({marks(statuses)}) ORDER BY m.rowid DESC LIMIT ?""",
             match,
             tenant_id,
             agent_tag,
@@ -391,7 +364,7 @@ class Snapshot:
 
     # For the modules of the store alone
 
-    def _kept(self, rows: Iterable[tuple[Any, ...]]) -> tuple[FactRow, ...]:
+    def kept(self, rows: Iterable[tuple[Any, ...]]) -> tuple[FactRow, ...]:
         facts = tuple(_fact(row) for row in rows)
         return facts if self.keeps is None else tuple(fact for fact in facts if self.keeps(fact))
 
@@ -409,7 +382,7 @@ class Snapshot:
 def _of_key(statuses: int) -> str:
     """The facts of a key with one of so many statuses."""
     marks = ", ".join("?" * statuses)
-    return f"{_FACT} WHERE f.tenant = ? AND f.key_tag = ? AND f.status IN ({marks}) ORDER BY f.seq"
+    return f"{FACT} WHERE f.tenant = ? AND f.key_tag = ? AND f.status IN ({marks}) ORDER BY f.seq"
 
 
 def _fact(row: tuple[Any, ...]) -> FactRow:
@@ -420,5 +393,5 @@ def _recorded_at(content: bytes | None) -> int | None:
     return None if content is None else decode_content(content).get(RECORDED_AT)
 
 
-def _marks(values: Sequence[object]) -> str:
+def marks(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))

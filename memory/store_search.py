@@ -14,10 +14,12 @@ import cbor2
 
 from memory.event import NO_TAGS, decode_content
 from memory.search import index_words
+from memory.store_read import FACT, marks
 from memory.store_words import split_words
 
 if TYPE_CHECKING:
     from memory.model import Status
+    from memory.rows import FactRow
     from memory.store_read import Snapshot
 
 
@@ -119,3 +121,32 @@ def splitter(view: Snapshot) -> Callable[[str], tuple[str, ...]]:
     """What gives the words of a text as the index has them: in lower case, without marks, by their stems."""
     split = split_words(view.connection)
     return lambda text: tuple(split(text if text.isascii() else " ".join(index_words(text))))
+
+
+def facts_of_keys(
+    view: Snapshot, tenant_id: int, key_tags: Sequence[bytes], statuses: Sequence[Status]
+) -> dict[bytes, list[FactRow]]:
+    """The facts of some keys, of some statuses, by key in the order they were recorded."""
+    found: dict[bytes, list[FactRow]] = {key_tag: [] for key_tag in key_tags}
+    rows = view.rows(
+        f"""{FACT} WHERE f.tenant = ? AND f.key_tag IN ({marks(key_tags)})
+            AND f.status IN ({marks(statuses)}) ORDER BY f.seq""",
+        tenant_id,
+        *key_tags,
+        *statuses,
+    )
+    for fact in view.kept(rows):
+        assert fact.key_tag is not None
+        found[fact.key_tag].append(fact)
+    return found
+
+
+def partly_hidden(view: Snapshot, tenant_id: int, key_tags: Sequence[bytes]) -> set[bytes]:
+    """Those of some keys of which `is_partly_hidden` is true."""
+    rows = view.rows(
+        f"""SELECT DISTINCT key_tag FROM facts
+            WHERE tenant = ? AND key_tag IN ({marks(key_tags)}) AND (end_erased OR on_hold)""",
+        tenant_id,
+        *key_tags,
+    )
+    return {key_tag for (key_tag,) in rows}
