@@ -8,7 +8,6 @@ import shutil
 import time
 import tomllib
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +129,7 @@ def relink(
     """A statement said otherwise: hashed, signed and logged again, in store and log."""
     row = copy.ask(f"SELECT link, link_salt, content_hash, entry_index FROM events WHERE seq = {seq}")[0]
     said = event.decode_link(row[0])
-    changed = replace(said, **dict(link or {})).encode()
+    changed = said._replace(**dict(link or {})).encode()
     salt = row[1] if link_salt is None else link_salt
     digest = row[2]
     statements: list[str | tuple[str, tuple[object, ...]]] = []

@@ -160,6 +160,7 @@ def test_a_crash_inside_a_tool_says_nothing_of_what_it_held(
 def test_an_answer_that_is_no_success_never_looks_like_one(home: Home, tmp_path: Path) -> None:
     """Unknown ids and empty selections: an error each, no count of zero with success."""
     unknown = "a" * 26
+    ask(home, "remember", text="the box is called heron")
     assert ask(home, "forget", id=[unknown])["error"]["code"] == "unknown_id"
     assert ask(home, "forget", key="no/such")["error"]["code"] == "nothing_matched"
     assert ask(home, "provenance", id=unknown)["error"]["code"] == "unknown_id"

@@ -67,7 +67,15 @@ def test_no_index_holds_plaintext(store: Store) -> None:
     allowed = {
         *("tenant", "tenant_seq", "number", "name_tag", "seq", "target", "status", "source", "word_count"),
         *("agent_tag", "key_tag", "subject_tag", "text_tag", "value_tag", "request_tag", "token_hash"),
-        *("commitment", "expires_at", "entry_index", "canon_version", "owner_tag", "reader_tag"),
+        *(
+            "commitment",
+            "expires_at",
+            "entry_index",
+            "canon_version",
+            "owner_tag",
+            "reader_tag",
+            "tenant_tag",
+        ),
     }
     with store.read() as view:
         indexes = [name for (name,) in view.rows("SELECT name FROM sqlite_schema WHERE type = 'index'")]

@@ -26,6 +26,7 @@ MAY_SCAN = (
     "SELECT t.name, c.content FROM (SELECT min(seq)",
     # What names somebody without being a record of theirs, and what explains a hit: an erasure reads everything.
     "SELECT seq, content FROM contents ORDER BY seq",
+    "SELECT c.content FROM contents c CROSS JOIN events e ON e.seq = c.seq WHERE e.tenant = ?",
 )
 # Found by a number or a commitment that a row of the tenant has already given, or of the store as a whole; or by
 # words, each of which begins with the token of its scope.
@@ -34,7 +35,7 @@ WITHOUT_TENANT = re.compile(
     r"WHERE id = |WHERE number = |name_tag = |FROM tenants WHERE name |expires_at <= |a\.seq = \?|FROM erasures|"
     r"sqlite_schema|WHERE e\.seq IN|FROM backups|"
     r"DELETE FROM (facts|contents) WHERE seq|UPDATE (erasures|ledger)|search MATCH|FROM search_idx|FROM search_config|"
-    r"FROM \(SELECT min\(seq\)|FROM temp\.words|FROM contents ORDER BY seq"
+    r"FROM \(SELECT min\(seq\)|FROM temp\.words|FROM contents ORDER BY seq|SELECT id FROM tenants ORDER BY id"
 )
 
 
