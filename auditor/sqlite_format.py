@@ -21,7 +21,6 @@ MAX_COLUMNS: Final = 2000
 _MAGIC: Final = b"SQLite format 3\x00"
 _WAL_MAGIC_LITTLE: Final = 0x377F0682
 _WAL_MAGIC_BIG: Final = 0x377F0683
-_INTEGER_BYTES: Final = (0, 1, 2, 3, 4, 6, 8)
 _MASK: Final = 0xFFFFFFFF
 
 TABLE_LEAF: Final = 13

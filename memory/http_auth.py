@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memory import tokens
 from memory.model import Principal
+from memory.scope import MAKES_TENANTS
 from tlog.errors import Error, RefusedError
 
 if TYPE_CHECKING:
@@ -20,15 +21,7 @@ if TYPE_CHECKING:
     from memory.wiring import Home
 
 METADATA: Final = "/.well-known/oauth-protected-resource"
-SCOPES_SUPPORTED: Final = (
-    "memory:read",
-    "memory:write",
-    "memory:forget",
-    "memory:purge",
-    "memory:reaffirm",
-    "memory:review",
-    "memory:grant",
-)
+SCOPES_SUPPORTED: Final = tuple(scope for scope in tokens.SCOPE_BITS if scope != MAKES_TENANTS)
 _BEARER: Final = re.compile(r"bearer +([!-~]{1,8192})", re.ASCII | re.IGNORECASE)
 
 

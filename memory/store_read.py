@@ -214,19 +214,6 @@ class Snapshot:
             rows = self.rows(_of_key(len(statuses)), tenant_id, key_tag, *statuses)
         return self.kept(rows)
 
-    def facts_of_status(
-        self, tenant_id: int, agent_tag: bytes, status: Status, limit: int
-    ) -> tuple[FactRow, ...]:
-        """The facts of a scope with one status, oldest first."""
-        rows = self.rows(
-            f"{FACT} WHERE f.tenant = ? AND f.agent_tag = ? AND f.status = ? ORDER BY f.seq LIMIT ?",
-            tenant_id,
-            agent_tag,
-            status,
-            limit,
-        )
-        return self.kept(rows)
-
     def waiting(self, tenant_id: int, agent_tag: bytes, limit: int) -> tuple[FactRow, ...]:
         """The newest facts of a scope that are held, or refused and not lifted since: oldest of them first."""
         rows = self.rows(

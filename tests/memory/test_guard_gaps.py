@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from ticking import SECOND, Clock
 
 from auditor.audit import Places, audit
 from auditor.evidence import Asked
-from memory import ledger, review_list, wiring
+from memory import ledger, review_list
 from memory.model import AGENT_SCOPES, SCOPES, Principal
 from memory.service import Memory
 from memory.wiring import Home
@@ -24,17 +24,6 @@ ME = Principal("acme", "ops", "desk", SCOPES)
 IDE = replace(ME, client="ide")
 AGENT = replace(ME, scopes=AGENT_SCOPES)
 OLD, NEW = "svc runs in oslo", "svc runs in rome"
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def home(tmp_path: Path, clock: Clock) -> Iterator[Home]:
-    with wiring.open_home(tmp_path / "home", clock=clock) as opened:
-        yield opened
 
 
 @pytest.fixture

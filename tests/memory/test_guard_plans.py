@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ticking import Clock
 
-from memory import guard, wiring
+from memory import guard
 from memory.model import SCOPES, Principal
 from memory.service import Memory
 from memory.wiring import Home
@@ -18,17 +17,6 @@ from tlog.errors import RefusedError
 
 KEY = "svc/region"
 ME = Principal("acme", "ops", "desk", SCOPES)
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def home(tmp_path: Path, clock: Clock) -> Iterator[Home]:
-    with wiring.open_home(tmp_path / "home", clock=clock) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ticking import Clock
 
-from memory import canon, ledger, wiring
+from memory import canon, ledger
 from memory.model import SCOPES, Principal
 from memory.scope import open_scope
 from memory.service import Memory
@@ -20,17 +19,6 @@ from tlog.errors import RefusedError
 
 ME = Principal("acme", "ops", "desk", SCOPES)
 IDE = Principal("acme", "ops", "ide", SCOPES)
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def home(tmp_path: Path, clock: Clock) -> Iterator[Home]:
-    with wiring.open_home(tmp_path / "home", clock=clock) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from ticking import SECOND, Clock
 
-from memory import ledger, wiring
+from memory import ledger
 from memory.model import SCOPES, Principal
 from memory.wiring import Home
 from tlog.errors import UnavailableError
@@ -18,17 +17,6 @@ KEY = "svc/region"
 ME = Principal("acme", "ops", "desk", SCOPES)
 IDE = Principal("acme", "ops", "ide", SCOPES)
 OTHER = Principal("acme", "dev", "desk", SCOPES)
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def home(tmp_path: Path, clock: Clock) -> Iterator[Home]:
-    with wiring.open_home(tmp_path / "home", clock=clock) as opened:
-        yield opened
 
 
 Say = Callable[..., str]

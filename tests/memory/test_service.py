@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +26,6 @@ from tlog.errors import Error, MalformedError, RefusedError, UnavailableError
 ME = Principal("acme", "ops", "desk", SCOPES)
 IDE = Principal("acme", "ops", "ide", SCOPES)
 AGENT = Principal("acme", "ops", "desk", AGENT_SCOPES)
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def home(tmp_path: Path, clock: Clock) -> Iterator[Home]:
-    with wiring.open_home(tmp_path / "home", clock=clock) as opened:
-        yield opened
 
 
 @pytest.fixture
