@@ -877,7 +877,7 @@ def check_current(home: Home, view: Snapshot) -> None:
         assert answer["conflict"] == (len(clients) > 1)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_the_facts_table_is_the_fold_of_the_statements(
     tmp_path_factory: pytest.TempPathFactory, seed: int

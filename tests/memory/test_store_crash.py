@@ -20,7 +20,7 @@ from memory.publish import drain
 from tlog.statement import parse_statement
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-KILLS = 50
+KILLS = 30
 ME = Principal("default", "default", "writer", SCOPES)
 WRITER = """
 import itertools, json, sys

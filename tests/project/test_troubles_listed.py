@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -145,9 +146,7 @@ def defined() -> set[str]:
     """The name of every test function of the project."""
     found: set[str] = set()
     for path in TESTS.glob("*/test_*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                found.add(node.name)
+        found.update(re.findall(r"^def (test_\w+)", path.read_text("utf-8"), re.MULTILINE))
     return found
 
 
