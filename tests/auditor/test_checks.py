@@ -490,7 +490,7 @@ def manifest_of(signer: CoseSigner, world: World, seq: int, **changes: Any) -> b
     row, link = world.events[seq - 1], world.links[seq - 1]
     count = len(link.acts.get("erases", ()))
     document: dict[Any, Any] = {
-        "schema": 1,
+        "schema": 2,
         "number": link.details["number"],
         "request": link.details["request"],
         "state": "closed_complete",

@@ -48,7 +48,7 @@ def make_tombstone(**changes: Any) -> dict[str, Any]:
 
 def make_document(**changes: Any) -> dict[str, Any]:
     return {
-        "schema": 1,
+        "schema": 2,
         "number": 1,
         "request": REQUEST,
         "state": "closed_complete",
