@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from memory.home_names import COSE_KEYS, KEY_LIST, PRIVATE_LOG, STORE, TRUST
 from memory.key_check import list_missing
 from memory.key_list import current_key
+from memory.store import FIRST_SCHEMA
 from tlog.certificates import KeyList, encode_key_list
 from tlog.storage import DirectoryStorage
 from tlog.trust import parse_trust
@@ -18,8 +19,6 @@ from tlog.trust import parse_trust
 if TYPE_CHECKING:
     from memory.config import Config
 
-FIRST_SCHEMA: Final = 1
-"""Of a store that may be older than the list of keys."""
 
 _INDEXES: Final = ("identities.sqlite", "entry-ids.sqlite")
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from memory.vault import Vault
 
 Result = TypeVar("Result")
+FIRST_SCHEMA: Final = 1
 SCHEMA_VERSION: Final = 2
 APPLICATION_ID: Final = 0x4D554E49  # "MUNI"
 BUSY_MILLISECONDS: Final = 30_000

@@ -92,7 +92,7 @@ def _bring_up(txn: Txn, vault: Vault, reached: Reached) -> None:
     for (kind, _), sql in wanted().items():
         if kind == "index":
             connection.execute(sql)
-    _remake_tags(txn, vault)
+    remake_tags(txn, vault)
     reached("tags")
     # Its rows are deleted by the words they were made of, which an older version may have made otherwise.
     connection.execute(f"DROP TABLE IF EXISTS {_INDEX}")
@@ -146,7 +146,7 @@ def _facts(txn: Txn) -> Iterator[tuple[Any, ...]]:
         after = rows[-1][0]
 
 
-def _remake_tags(txn: Txn, vault: Vault) -> None:
+def remake_tags(txn: Txn, vault: Vault) -> None:
     """The keyed hashes of everything that still has its content, by the canonical forms of this version."""
     scopes: dict[tuple[int, str], Scope] = {}
     for seq, tenant_id, _, key_tag, _, encoded in _facts(txn):
