@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from auditor.evidence import ErasureRow, Statement
 from auditor.findings import Finding
+from auditor.manifest_form import is_first_form
 from auditor.manifests import FOLDER, MAX_MANIFEST_BYTES, hour_of, list_in, map_in, map_of, number_in
 from tlog import cbor
 from tlog.errors import MalformedError
@@ -97,14 +98,16 @@ def check_detail(case: Case, document: Mapping[str, Any]) -> Iterator[Finding]:
         detail = None
     times = map_in(document, "times")
     said = {name: document.get(name) for name in ("basis", "scope", "guard", "erased")}
-    # A manifest of schema 2 has the hours alone; that one of schema 1 is finer is no contradiction.
-    said |= {name: hour_of(times[name]) for name in _TIMES if name in times}
+    if is_first_form(document):
+        # That it is finer than the hour is no contradiction.
+        times = {name: hour_of(time) for name, time in times.items()}
+    said |= {name: times[name] for name in _TIMES if name in times}
     said |= {name: document[name] for name in _NOTED if name in document}
     said |= {"before": map_in(document, "log").get("before")}
     noted = {"before": None} | dict(map_of(detail))
     noted |= {name: hour_of(noted[name]) for name in _TIMES if name in noted}
     at = None if case.tombstone is None else case.tombstone.recorded_at
-    if noted != said or (at is not None and hour_of(times.get("erased_at", at)) != hour_of(at)):
+    if noted != said or (at is not None and times.get("erased_at", hour_of(at)) != hour_of(at)):
         what = "What the store noted of the erasure is not what its manifest says."
         yield Finding("ERASURE_STATE_FALSE", case.row.place, what)
 
