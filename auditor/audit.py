@@ -47,7 +47,14 @@ from auditor.snapshot import STORE, copy_store, read_only
 from auditor.sqlite_file import Pages
 from auditor.sqlite_pages import PageReport
 from auditor.state import keep_verified
-from auditor.store_rows import check_soundness, missing_tables, read_rows, row_numbers, unknown_tables
+from auditor.store_rows import (
+    check_soundness,
+    missing_tables,
+    read_rows,
+    require_this_version,
+    row_numbers,
+    unknown_tables,
+)
 from auditor.strays import check_strays
 from auditor.words import Indexed, check_words
 from tlog.errors import MalformedError
@@ -220,6 +227,7 @@ def _audit_rows(
 ) -> tuple[list[Outcome], Live, Exhibits, tuple[bytes, ...]]:
     """Every check of rows, the numbers of the rows that are there now, what they have to show, and their digests."""
     with read_only(pages) as connection:
+        require_this_version(connection)
         if missing_tables(connection):
             what = "A table of the store is not there, or is none: nothing of the store was read."
             return (

@@ -16,7 +16,7 @@ from auditor.erasure_states import Case, check_detail, check_state
 from auditor.evidence import Asked, Entries, LogFiles, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
 from auditor.manifest_claims import Erased, check_claims
-from auditor.manifest_form import check_form
+from auditor.manifest_form import check_form, is_first_form
 from auditor.manifest_heads import check_heads
 from auditor.manifests import FOLDER as FOLDER
 from auditor.manifests import MAX_MANIFEST_BYTES, Manifest, list_in, map_in, map_of, number_in
@@ -217,9 +217,12 @@ def _check_announced(
         what = "The statement about the manifest names another tombstone."
         yield Finding("MANIFEST_ALTERED", announced.row.place, what)
     try:
-        told = map_in(decode_manifest(data).document, "announcement")
+        document = decode_manifest(data).document
     except MalformedError:
         return  # named elsewhere
+    told = map_in(document, "announcement")
+    if "announcement" not in document and is_first_form(document):
+        return
     if any(told.get(name) != getattr(announced.row, name) for name in _ANNOUNCED):
         what = "The manifest says that another statement puts its digest into the log."
         yield Finding("MANIFEST_ALTERED", case.place, what)
@@ -305,6 +308,9 @@ def _check_previous(manifests: Mapping[int, Manifest]) -> Iterator[Finding]:
     """Each manifest names the digest of the one before it."""
     for number, manifest in sorted(manifests.items()):
         before = manifests.get(number - 1)
+        if before is not None and is_first_form(manifest.document) and not is_first_form(before.document):
+            what = "The manifest is of an older form than the one before it."
+            yield Finding("MANIFEST_ALTERED", f"log {FOLDER}{number}.cose", what)
         expected = None if number == 1 else before.digest if before is not None else b""
         # Where the one before is missing, that is a finding of its own.
         if expected != b"" and manifest.document.get("previous") != expected:

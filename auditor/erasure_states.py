@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from auditor.evidence import ErasureRow, Statement
 from auditor.findings import Finding
+from auditor.manifest_form import is_first_form
 from auditor.manifests import FOLDER, MAX_MANIFEST_BYTES, hour_of, list_in, map_in, map_of, number_in
 from tlog import cbor
 from tlog.errors import MalformedError
@@ -97,6 +98,9 @@ def check_detail(case: Case, document: Mapping[str, Any]) -> Iterator[Finding]:
         detail = None
     times = map_in(document, "times")
     said = {name: document.get(name) for name in ("basis", "scope", "guard", "erased")}
+    if is_first_form(document):
+        # That it is finer than the hour is no contradiction.
+        times = {name: hour_of(time) for name, time in times.items()}
     said |= {name: times[name] for name in _TIMES if name in times}
     said |= {name: document[name] for name in _NOTED if name in document}
     said |= {"before": map_in(document, "log").get("before")}

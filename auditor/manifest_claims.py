@@ -13,12 +13,15 @@ from typing import Any, Final
 
 from auditor.evidence import StoreRows
 from auditor.findings import Finding
+from auditor.manifest_form import is_first_form
 from auditor.manifests import list_in, map_in, map_of, number_in
 
 COMPLETE: Final = "closed_complete"
 _MAX_ITEMS: Final = 1000
 _SYSTEMS: Final = frozenset({"store", "wal"})
 _CHECKS: Final = frozenset({"structure", "residue", "free_space"})
+_FIRST_CHECKS: Final = frozenset({"structure", "residue"})
+"""Before manifests of schema 2 nobody looked at the free space."""
 _LIMITS: Final = frozenset(
     {
         "file_system_free_space",
@@ -53,6 +56,9 @@ def check_claims(
     yield from _check_parts(document, place)
     given = _recipients(rows, erased)
     told = _told(document, "recipients", "recipient", "kind")
+    if is_first_form(document):
+        # At first nothing but openings was given, and no kind was named.
+        told = Counter({(who, kind or "opening"): count for (who, kind), count in told.items()})
     if len(given) < _MAX_ITEMS and (not given <= told if erased.restored else given != told):
         what = "The manifest names other recipients of what was erased than the store."
         yield Finding("MANIFEST_INCOMPLETE", place, what)
@@ -72,9 +78,10 @@ def _check_parts(document: Mapping[str, Any], place: str) -> Iterator[Finding]:
         yield Finding("MANIFEST_INCOMPLETE", place, what)
     if document.get("state") != COMPLETE:
         return
-    if not checks.keys() >= _CHECKS:
+    needed = _FIRST_CHECKS if is_first_form(document) else _CHECKS
+    if not checks.keys() >= needed:
         what = "The erasure is called complete, and checks of it are not in its manifest."
-        yield Finding("ERASURE_STATE_FALSE", place, what, {"checks": len(_CHECKS - checks.keys())})
+        yield Finding("ERASURE_STATE_FALSE", place, what, {"checks": len(needed - checks.keys())})
     elif not _is_controlled(map_in(checks["residue"], "counts")):
         what = "The erasure is called complete, and its scan did not find its own control."
         yield Finding("ERASURE_STATE_FALSE", place, what)

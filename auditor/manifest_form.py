@@ -12,12 +12,16 @@ from typing import Any, Final
 
 from auditor.findings import Finding
 from auditor.manifests import list_in, map_in, map_of, number_in
+from memory import event
 from tlog.checkpoint import parse_checkpoint
 from tlog.errors import Error
 from tlog.note import parse_note
 
 Is = Callable[[object], bool]
 CODE: Final = "MANIFEST_ALTERED"
+FIRST_SCHEMA: Final = 1
+SCHEMA: Final = 2
+_NOT_AT_FIRST: Final = frozenset({"announcement"})
 MAX_ITEMS: Final = 1000
 MAX_KEPT: Final = 10_000
 _HOUR: Final = 3_600_000_000
@@ -108,8 +112,14 @@ _COUNTS: Final = """contents facts idempotency tokens ledger conflicts remaining
     controls_planted controls_found hits pages pages_in_log free_bytes systems_counted systems_not_counted"""
 _RESIDUE: Final = """RESIDUE_ROW RESIDUE_INDEX RESIDUE_VECTOR RESIDUE_FREE_SPACE RESIDUE_WAL RESIDUE_FILE
     RESIDUE_ENCODED RESIDUE_LOG_CONFIRMABLE"""
+_TOMBSTONE: Final[Mapping[str, Is]] = {
+    "entry": _blob(1, 65535),
+    "link": _blob(1, 64 << 20),
+    "link_salt": _blob(32),
+    "content_hash": _blob(32),
+}
 _FIELDS: Final[Mapping[str, Is]] = {
-    "schema": lambda value: type(value) is int and value == 1,
+    "schema": lambda value: type(value) is int and value == SCHEMA,
     "number": _positive,
     "request": _blob(16),
     "state": _word(
@@ -135,14 +145,7 @@ _FIELDS: Final[Mapping[str, Is]] = {
         {"disposition": _word("keep erase expire"), "entries": _number},
         {"expires_at": _hour, "requests": _positive},
     ),
-    "tombstone": _record(
-        {
-            "entry": _blob(1, 65535),
-            "link": _blob(1, 64 << 20),
-            "link_salt": _blob(32),
-            "content_hash": _blob(32),
-        }
-    ),
+    "tombstone": _record(_TOMBSTONE),
     "announcement": _record(
         {"seq": _positive, "tenant_seq": _positive, "link_salt": _blob(32), "content_hash": _blob(32)}
     ),
@@ -211,6 +214,40 @@ _OPTIONAL: Final[Mapping[str, Is]] = {
     ),
 }
 _ALL: Final = {**_FIELDS, **_OPTIONAL}
+# Schema 1 had times to the microsecond, and its tombstone could be opened whole; it need not say what announces it.
+_FIRST_ALL: Final[Mapping[str, Is]] = {
+    **_ALL,
+    "schema": lambda value: type(value) is int and value == FIRST_SCHEMA,
+    "tombstone": lambda value: (
+        _record(_TOMBSTONE, {"content": _blob(1, 64), "content_salt": _blob(32)})(value)
+        and _is_time_alone(map_of(value))
+    ),
+    "times": _record(
+        {"started_at": _number, "erased_at": _number, "closed_at": _number},
+        {"received_at": _number, "due_at": _number},
+    ),
+}
+
+
+def is_first_form(document: Mapping[str, Any]) -> bool:
+    """Whether a manifest says that it is of the form that the first versions made."""
+    return document.get("schema") == FIRST_SCHEMA
+
+
+def _is_time_alone(tombstone: Mapping[str, Any]) -> bool:
+    """Whether the content of a tombstone, if it is there, is the one that was logged, and tells a time and no more."""
+    content, salt = tombstone.get("content"), tombstone.get("content_salt")
+    if content is None and salt is None:
+        return True
+    if not isinstance(content, bytes) or not isinstance(salt, bytes):
+        return False
+    try:
+        told = event.decode_content(content)
+        return (
+            told.keys() == {"recorded_at"} and event.content_hash(content, salt) == tombstone["content_hash"]
+        )
+    except (Error, TypeError):
+        return False
 
 
 def check_form(
@@ -221,8 +258,10 @@ def check_form(
     `now` is in microseconds; `holds` are the commitments of the legal holds that were ever made.
     """
     # Of what no manifest has the name may be content, and only how many there are is told.
-    wrong = sorted(name for name, value in document.items() if name in _ALL and not _ALL[name](value))
-    lacking = _FIELDS.keys() - document.keys()
+    first = is_first_form(document)
+    known = _FIRST_ALL if first else _ALL
+    wrong = sorted(name for name, value in document.items() if name in known and not known[name](value))
+    lacking = _FIELDS.keys() - document.keys() - (_NOT_AT_FIRST if first else frozenset())
     unknown = len(document.keys() - _ALL.keys())
     if wrong or lacking or unknown:
         what = "The manifest has fields, words or values that none has: content could stand there."

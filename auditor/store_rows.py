@@ -60,7 +60,8 @@ _CHECK_STEPS: Final = 1_000_000
 _CACHE_BYTES: Final = 32 * 1024 * 1024
 _MAX_VALUE_BYTES: Final = 128 * 1024 * 1024
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_ .,:;()*=-]{1,200}")
-_MARKS: Final = {"application_id": 0x4D554E49, "user_version": 1}
+_VERSION: Final = 2
+_MARKS: Final = {"application_id": 0x4D554E49, "user_version": _VERSION}
 _Row = TypeVar("_Row")
 
 # i integer, b bytes, t text, read as bytes; a capital letter may be NULL. A table's first column names the row.
@@ -146,6 +147,20 @@ def check_soundness(connection: apsw.Connection) -> tuple[StoreFlaw, ...]:
             said = line if isinstance(line, str) and _PLAIN.fullmatch(line) else "something unsound"
             flaws.append(StoreFlaw("store.db", f"SQLite's own check says: {said}"))
     return tuple(flaws)
+
+
+def require_this_version(connection: apsw.Connection) -> None:
+    """Returns unless the store is one of an older version, of which nothing here says what it may hold."""
+    reader = _Reader(connection, [])
+    marks = {name: [value for (value,) in reader.raw("file header", f"PRAGMA {name}")] for name in _MARKS}
+    if marks["application_id"] != [_MARKS["application_id"]]:
+        return
+    if any(type(version) is int and 0 < version < _VERSION for version in marks["user_version"]):
+        raise MalformedError(
+            f"the store is of an older version than {_VERSION}: open the home once with this program (muniment "
+            "status), which brings it up to date, or audit it with the program that wrote it",
+            code="older_store",
+        )
 
 
 def missing_tables(connection: apsw.Connection) -> bool:

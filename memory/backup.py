@@ -17,6 +17,7 @@ from memory.backup_keys import KeyRing, new_subject
 from memory.erase_record import LOCK, recover
 from memory.home_names import KEYS
 from memory.recovery import last_manifest
+from memory.store import SCHEMA_VERSION
 from memory.times import HOUR, format_time, whole_hour
 from memory.vault import new_number
 from tlog.errors import MalformedError, UnavailableError
@@ -146,6 +147,7 @@ def _write_frames(home: Home, view: Snapshot, ring: KeyRing, writer: Writer, hea
         "head",
         head
         | {
+            "schema": SCHEMA_VERSION,
             "issuer": home.config.issuer,
             "subject": home.config.subject,
             "manifests": manifests,

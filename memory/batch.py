@@ -178,6 +178,7 @@ OPERATIONS: Final[Mapping[str, _Operation]] = {
     "forget_preview": _Operation(_method("forget_preview"), optional=_SELECTOR),
     "forget": _Operation(_forget, optional=_SELECTOR | {"confirm"}),
     "request": _named("request", "request"),
+    "manifest": _named("manifest", "request", "number"),
     "forget_rest": _named("forget_rest", "request confirm", "identifiers"),
     "told": _named("told", "request recipients"),
     "deny": _Operation(_method("deny"), frozenset({"code"}), _SELECTOR - {"guard"}),

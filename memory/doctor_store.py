@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from memory import store_erase
 from memory.diagnosis import Finding, fail, ok, skipped, warn
 from memory.layout import STORE
+from memory.store import SCHEMA_VERSION
 from memory.times import format_time
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def keys(home: Home) -> Iterator[Finding]:
 def store(home: Home, deep: bool) -> Iterator[Finding]:
     """Whether the store is sound and keeps what an erasure relies on; a large one page by page only if `deep`."""
     opened = home.parts().store
+    yield ok("store_version", f"the store is of version {SCHEMA_VERSION}, which is the one of this program")
     opened.require_promises()
     yield ok("store_settings", "the store keeps what an erasure relies on")
     size = (home.path / STORE).stat().st_size

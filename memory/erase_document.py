@@ -31,6 +31,7 @@ _LIMITS: Final = (
 )
 # Of each manifest its own.
 _ITS_OWN: Final = ("previous", "number", "announcement")
+_TOMBSTONE: Final = ("entry", "link", "link_salt", "content_hash")
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def new_document(
 
 def closed_now(parts: Parts, document: Mapping[str, Any], state: str | None = None) -> dict[str, Any]:
     """The same for a further manifest: closed at this hour, in the state that its reasons leave, or in one given."""
-    kept = {name: value for name, value in document.items() if name not in _ITS_OWN}
+    kept = _as_of_now({name: value for name, value in document.items() if name not in _ITS_OWN})
     why = reasons_of(kept)
     checkpoint = parts.home.public_storage().read(CHECKPOINT)
     # Another log may have taken over since; what was public before the erasure stays what it was.
@@ -101,6 +102,13 @@ def closed_now(parts: Parts, document: Mapping[str, Any], state: str | None = No
         "times": {**kept["times"], "closed_at": whole_hour(parts.clock())},
         "log": log | ({} if checkpoint is None else {"checkpoint": checkpoint}),
     }
+
+
+def _as_of_now(document: dict[str, Any]) -> dict[str, Any]:
+    """What an earlier manifest said, in the form of those that are made now: times to the hour, none of them opened."""
+    tombstone = {name: document["tombstone"][name] for name in _TOMBSTONE}
+    times = {name: whole_hour(time) for name, time in document["times"].items()}
+    return document | {"schema": SCHEMA, "tombstone": tombstone, "times": times}
 
 
 def reasons_of(document: Mapping[str, Any]) -> set[str]:

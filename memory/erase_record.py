@@ -20,6 +20,7 @@ from memory.erase_document import Outcome, decode_detail, encode_detail, new_doc
 from memory.manifest import decode_manifest, manifest_digest, sign_manifest
 from memory.manifest_fields import DENIALS
 from memory.recovery import EXECUTING, LAST_MANIFEST, last_manifest, manifest_path
+from memory.times import whole_hour
 from tlog import cbor
 from tlog.errors import MalformedError, UnavailableError
 
@@ -120,7 +121,7 @@ def finish(parts: Parts, number: int, outcome: Outcome) -> Finished:
     document = new_document(parts, row, tombstone, outcome, recipients)
     if tombstone.content is None and known:
         # A restore has the exact time no more.
-        document["times"]["erased_at"] = known["times"]["erased_at"]
+        document["times"]["erased_at"] = whole_hour(known["times"]["erased_at"])
     backups = erase_backups.told(parts, targets, outcome.systems)
     if backups:
         document["backups"] = backups

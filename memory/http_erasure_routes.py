@@ -98,6 +98,18 @@ ERASURE_ROUTES: Final[tuple[Route, ...]] = (
         id_pattern=schemas.REQUEST_PATTERN,
     ),
     Route(
+        "manifest",
+        "GET",
+        "/v1/requests/{id}/manifest",
+        "manifest",
+        "A signed manifest of a request, in base64: the one of a number, or the last",
+        schemas.MANIFEST,
+        _FORGET,
+        path_id="request",
+        id_pattern=schemas.REQUEST_PATTERN,
+        query={"number": {"type": "string", "pattern": "^[1-9][0-9]{0,17}$"}},
+    ),
+    Route(
         "forgetRest",
         "POST",
         "/v1/requests/{id}/forget",

@@ -244,6 +244,15 @@ ERASED: Final = answer(
 )
 DENIED: Final = answer({"state": _WORD, "request": _WORD, "manifest": _WORD, "claim": _WORD})
 FOLLOWED: Final = answer({"state": _WORD, "request": _WORD, "manifest": _WORD})
+MANIFEST: Final = answer(
+    {
+        "request": _WORD,
+        "number": _COUNT,
+        "state": _WORD,
+        "digest": _WORD,
+        "manifest": {"type": "string", "contentEncoding": "base64"},
+    }
+)
 REQUESTED: Final = answer(
     {"request": _WORD, "state": _WORD, "overdue": _FLAG, "recipients": {"type": "array"}, "left": _OBJECT}
 )

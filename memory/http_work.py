@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from memory.batch import run_operation
@@ -93,6 +94,8 @@ class Work:
             # The rules of a home are for all its tenants; a sweep over all of them is for its owner, at the command.
             principal = narrowed(principal, principal.scopes - {"memory:purge"})
         answer = run_operation(self.home.memory(principal), asked.route.operation, arguments)
+        if asked.route.operation != "manifest":
+            answer = _with_addresses(answer)
         return answer_of(asked.route, answer, asked.headers.get("if-none-match"))
 
     def _ranked(
@@ -125,6 +128,20 @@ class Work:
                 code="too_many_requests",
                 retry_after_seconds=math.ceil(wait),
             )
+
+
+def _with_addresses(answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer with each manifest under its address here: where it lies on the server is nobody's there."""
+    if "requests" in answer and "manifests" in answer:
+        pairs = zip(answer["requests"], answer["manifests"], strict=True)
+        answer = {**answer, "manifests": [_address(*pair) for pair in pairs]}
+    if "request" in answer and "manifest" in answer:
+        answer = {**answer, "manifest": _address(answer["request"], answer["manifest"])}
+    return answer
+
+
+def _address(request: str, file: str) -> str:
+    return f"/v1/requests/{request}/manifest?number={PurePath(file).stem}"
 
 
 def _arguments(asked: Asked) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from memory import json_comments
 from tlog.errors import MalformedError, RefusedError, UnavailableError
 
 SERVER_NAME: Final = "muniment"
@@ -134,16 +135,18 @@ def install(name: str, path: Path, entry: Entry) -> bool:
         return _install_toml(path, entry)
     client = CLIENTS[name]
     document = _read_json(path)
-    servers = _servers(document, client.servers)
+    servers = _servers(document.members, client.servers)
     wanted = entry.describe(client.typed)
     there = servers.get(SERVER_NAME)
     if there == wanted:
         return False
     if there is not None and not _is_ours(there):
         raise _taken(path)
+    if document.with_comments:
+        _replace(path, json_comments.put(document.text, client.servers, SERVER_NAME, wanted))
+        return True
     servers[SERVER_NAME] = wanted
-    document[client.servers] = servers
-    _replace(path, _json(document))
+    _replace(path, _json({**document.members, client.servers: servers}))
     return True
 
 
@@ -155,16 +158,19 @@ def uninstall(name: str, path: Path) -> bool:
     if not path.exists():
         return False
     document = _read_json(path)
-    servers = _servers(document, client.servers)
+    servers = _servers(document.members, client.servers)
     if SERVER_NAME not in servers:
         return False
     if not _is_ours(servers[SERVER_NAME]):
         raise _taken(path)
+    if document.with_comments:
+        _replace(path, json_comments.take_out(document.text, client.servers, SERVER_NAME))
+        return True
     del servers[SERVER_NAME]
-    document[client.servers] = servers
-    if not servers:
-        del document[client.servers]
-    _replace_or_remove(path, _json(document), not document)
+    left = {name: value for name, value in document.members.items() if name != client.servers or servers}
+    if servers:
+        left[client.servers] = servers
+    _replace_or_remove(path, _json(left), not left)
     return True
 
 
@@ -203,21 +209,33 @@ def _read(path: Path) -> str:
         raise MalformedError(f"expected {path} to be UTF-8; nothing was changed") from None
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """A JSON object as it stands in a file, and what it says."""
+
+    text: str
+    members: dict[str, Any]
+    with_comments: bool = False
+
+
+def _read_json(path: Path) -> _Document:
     text = _read(path)
     if not text.strip():
-        return {}
-    try:
-        document = json.loads(text, object_pairs_hook=_members, parse_float=_finite, parse_constant=_finite)
-    except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict):
-        raise MalformedError(
-            f"expected {path} to be a JSON object without comments and no name twice in it; nothing was changed. "
-            "muniment install --print shows what to add by hand",
-            code="settings_unread",
-        )
-    return document
+        return _Document(text, {})
+    for plain in (text, json_comments.without_comments(text)):
+        try:
+            members = json.loads(
+                plain, object_pairs_hook=_members, parse_float=_finite, parse_constant=_finite
+            )
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(members, dict):
+            return _Document(text, members, plain is not text)
+    raise MalformedError(
+        f"expected {path} to be a JSON object with no name twice in it; nothing was changed. "
+        "muniment install --print shows what to add by hand",
+        code="settings_unread",
+    )
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

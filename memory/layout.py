@@ -54,6 +54,7 @@ __all__ = [
     "PUBLIC_LOG",
     "STORE",
     "TRUST",
+    "complete_if_older",
     "home_path",
     "make_home",
     "make_private_file",
@@ -147,6 +148,14 @@ def _log_signer(folder: Path, origin: str | None) -> Ed25519NoteSigner:
     if origin is None and path.exists():
         return load_log_key(path)
     return make_log_key(path, random_origin() if origin is None else origin)
+
+
+def complete_if_older(folder: Path, config: Config) -> None:
+    """Returns once a home that an older version made has the files that every home has."""
+    if not (folder / KEY_LIST).exists():
+        from memory.older_home import complete_key_list
+
+        complete_key_list(folder, config)
 
 
 def require_private(folder: Path) -> None:

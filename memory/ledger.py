@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from memory import canon, canon_versions, denial, naming, store_ledger
 from memory.canon_versions import Rules
 from memory.key_view import STANDING
-from memory.rows import FactRow, LedgerHit, LedgerRow
+from memory.rows import FactRow, LedgerHit, LedgerRow, OlderRow
 from tlog.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -181,6 +181,15 @@ def unretire(txn: Txn, scope: Scope, key_tag: bytes, said: str) -> None:
     """Takes out again, in every form, what somebody with that right says to hold for a key."""
     for version, tag in _tags(txn.view, scope, key_tag, said):
         store_ledger.drop_retired(txn, scope.tenant_id, key_tag, version, tag)
+
+
+def make_anew(
+    txn: Txn, scope: Scope, key_tag: bytes, seq: int, content: Mapping[str, Any], rows: Iterable[OlderRow]
+) -> None:
+    """Puts what the rules of this version make of a retired fact in the place of the rows that an older one made."""
+    for older in rows:
+        made = _rows(scope, canon_versions.current(), key_tag, seq, content, older.row.until)
+        store_ledger.replace_row(txn, scope.tenant_id, older, made)
 
 
 def _tags(view: Snapshot, scope: Scope, key_tag: bytes, said: str) -> Iterator[tuple[int, bytes]]:

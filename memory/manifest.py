@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from memory import event
 from memory import manifest_text as text
-from memory.manifest_fields import check_document
+from memory.manifest_fields import FIRST_SCHEMA, check_document
 from tlog import cbor
 from tlog.cose import (
     ALG,
@@ -41,7 +41,7 @@ from tlog.merkle import leaf_hash
 from tlog.statement import parse_statement, require_kid, require_name
 
 TYP: Final = "application/vnd.muniment.manifest+cose"
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 MAX_MANIFEST_BYTES: Final = event.MAX_LINK_BYTES + (4 << 20)
 _HEADERS: Final = frozenset((ALG, KID, CWT_CLAIMS, TYP_LABEL))
 
@@ -99,6 +99,8 @@ def manifest_digest(data: bytes) -> bytes:
 
 def sign_manifest(signer: CoseSigner, issuer: str, subject: str, document: Mapping[str, Any]) -> bytes:
     """The bytes of the manifest; MalformedError if the document says more, or other, than a manifest may."""
+    if document.get("schema") != SCHEMA:
+        raise MalformedError(f"expected a new manifest to be of schema {SCHEMA}")
     payload = encode_document(document)
     protected = cbor.encode(
         {
@@ -160,9 +162,14 @@ class Announcement:
     content_hash: bytes
 
 
-def announcement_of(manifest: Manifest) -> Announcement:
-    """What announces a manifest in the log; its commitment is in the log exactly if these bytes were announced."""
-    parts, tombstone = manifest.document["announcement"], manifest.tombstone
+def announcement_of(manifest: Manifest) -> Announcement | None:
+    """What announces a manifest in the log; its commitment is in the log exactly if these bytes were announced.
+
+    None for one of schema 1 that does not tell.
+    """
+    parts, tombstone = manifest.document.get("announcement"), manifest.tombstone
+    if parts is None:
+        return None
     link = event.Link(
         kind="manifest",
         seq=parts["seq"],
@@ -178,6 +185,8 @@ def announcement_of(manifest: Manifest) -> Announcement:
 def verify_successor(manifest: Manifest, previous: Manifest | None) -> None:
     """Returns if `manifest` is the one right after `previous`, or the first; VerificationError otherwise."""
     number, digest = (0, None) if previous is None else (previous.number, previous.digest)
+    if previous is not None and manifest.document["schema"] < previous.document["schema"]:
+        raise VerificationError("the manifest is of an older form than the one before it", code="chain")
     if manifest.number != number + 1 or manifest.previous != digest:
         raise VerificationError("the manifest does not continue the chain of manifests", code="chain")
 
@@ -218,16 +227,19 @@ def describe(payload: bytes) -> dict[str, Any]:
 def describe_signed(data: bytes) -> dict[str, Any]:
     """What `describe` says of a manifest file, with what a log has to have of it, and the heads that it names."""
     manifest = decode_manifest(data)
-    log = manifest.document["log"]
-    return describe(encode_document(manifest.document)) | {
-        "logged": [
-            {"code": "tombstone_logged", "commitment": manifest.tombstone.commitment, "text": text.TOMBSTONE},
-            {
-                "code": "manifest_logged",
-                "commitment": announcement_of(manifest).commitment,
-                "text": text.ANNOUNCEMENT,
-            },
-        ],
+    log, announced = manifest.document["log"], announcement_of(manifest)
+    logged = [
+        {"code": "tombstone_logged", "commitment": manifest.tombstone.commitment, "text": text.TOMBSTONE}
+    ]
+    described = describe(encode_document(manifest.document))
+    if announced is None:
+        described["not_proved"].append({"code": "manifest_logged", "text": text.NOT_ANNOUNCED})
+    else:
+        logged.append(
+            {"code": "manifest_logged", "commitment": announced.commitment, "text": text.ANNOUNCEMENT}
+        )
+    return described | {
+        "logged": logged,
         "heads": [log[name] for name in ("before", "checkpoint") if name in log],
     }
 
@@ -250,15 +262,26 @@ def open_tombstone(document: Mapping[str, Any]) -> Tombstone:
     link = event.decode_link(parts["link"])
     commitment = parse_statement(parts["entry"]).payload_hash
     event.open_link(commitment, parts["link"], parts["link_salt"], parts["content_hash"])
+    if "content" in parts or "content_salt" in parts:
+        _open_time(parts)
     _check_same(document, link)
     return Tombstone(commitment, parts["entry"], link)
+
+
+def _open_time(parts: Mapping[str, Any]) -> None:
+    """Returns if the content of a tombstone, which schema 1 may carry, is the one that was logged: a time alone."""
+    content, salt = parts.get("content"), parts.get("content_salt")
+    if content is None or salt is None or event.content_hash(content, salt) != parts["content_hash"]:
+        raise VerificationError("the manifest does not open the content of its tombstone", code="tombstone")
+    if event.decode_content(content).keys() != {"recorded_at"}:
+        raise MalformedError("expected the content of a tombstone to be its time")
 
 
 def _check(document: object) -> None:
     check_document(document)
     assert isinstance(document, Mapping)
-    if document["schema"] != SCHEMA:
-        raise MalformedError(f"expected a manifest of schema {SCHEMA}")
+    if not FIRST_SCHEMA <= document["schema"] <= SCHEMA:
+        raise MalformedError(f"expected a manifest of schema {FIRST_SCHEMA} to {SCHEMA}")
     if (document["number"] == 1) != ("previous" not in document):
         raise MalformedError("expected each manifest but the first to name the one before it")
     if (document["guard"]["disposition"] == "expire") != ("expires_at" in document["guard"]):

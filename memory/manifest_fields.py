@@ -161,14 +161,18 @@ _ORIGIN: Final = re.compile(r"[!-~]{1,255}")
 _MAX_ENTRY_BYTES: Final = 65535
 _MAX_CHECKPOINT_BYTES: Final = 1 << 20
 _MAX_LINK_BYTES: Final = 64 << 20
+_MAX_TOMBSTONE_CONTENT_BYTES: Final = 64
 MAX_ITEMS: Final = 1000
 MAX_KEPT: Final = 10_000
 _HOUR: Final = 3_600_000_000
+FIRST_SCHEMA: Final = 1
+"""Of manifests that may be finer than the hour, carry the time of their tombstone, or not say what announces them."""
 
 
 def check_document(document: object) -> None:
-    """Returns if `document` has the fields of a manifest and no others; MalformedError naming the field."""
-    _DOCUMENT(document, "manifest")
+    """Returns if `document` has the fields of a manifest of its schema alone; MalformedError naming the field."""
+    older = isinstance(document, Mapping) and document.get("schema") == FIRST_SCHEMA
+    (_FIRST_DOCUMENT if older else _DOCUMENT)(document, "manifest")
 
 
 def _number(value: object, name: str) -> None:
@@ -269,92 +273,103 @@ def _record(required: Mapping[str, Check], optional: Mapping[str, Check] | None 
     return check
 
 
-_DOCUMENT: Final = _record(
-    {
-        "schema": _positive,
-        "number": _positive,
-        "request": _fixed(16),
-        "state": _word(STATES),
-        "why": _words(REASONS),
-        "basis": _word(BASES),
-        "scope": _record(
-            {"kind": _word(SCOPES), "count": _number, "derived": _number},
-            {"by_status": _tally(STATUSES), "mentions": _number, "held": _number, "openings": _positive},
-        ),
-        "guard": _record(
-            {"disposition": _word(DISPOSITIONS), "entries": _number},
-            {"expires_at": _time, "requests": _positive},
-        ),
-        "tombstone": _record(
+_TOMBSTONE: Final[Mapping[str, Check]] = {
+    "entry": _bytes(_MAX_ENTRY_BYTES),
+    "link": _bytes(_MAX_LINK_BYTES),
+    "link_salt": _fixed(32),
+    "content_hash": _fixed(32),
+}
+_NEEDED: Final[Mapping[str, Check]] = {
+    "schema": _positive,
+    "number": _positive,
+    "request": _fixed(16),
+    "state": _word(STATES),
+    "why": _words(REASONS),
+    "basis": _word(BASES),
+    "scope": _record(
+        {"kind": _word(SCOPES), "count": _number, "derived": _number},
+        {"by_status": _tally(STATUSES), "mentions": _number, "held": _number, "openings": _positive},
+    ),
+    "guard": _record(
+        {"disposition": _word(DISPOSITIONS), "entries": _number},
+        {"expires_at": _time, "requests": _positive},
+    ),
+    "tombstone": _record(_TOMBSTONE),
+    "announcement": _record(
+        {"seq": _positive, "tenant_seq": _positive, "link_salt": _fixed(32), "content_hash": _fixed(32)}
+    ),
+    "systems": _several(
+        _record(
             {
-                "entry": _bytes(_MAX_ENTRY_BYTES),
-                "link": _bytes(_MAX_LINK_BYTES),
-                "link_salt": _fixed(32),
-                "content_hash": _fixed(32),
-            }
-        ),
-        "announcement": _record(
-            {"seq": _positive, "tenant_seq": _positive, "link_salt": _fixed(32), "content_hash": _fixed(32)}
-        ),
-        "systems": _several(
-            _record(
-                {
-                    "kind": _word(KINDS),
-                    "method": _word(METHODS),
-                    "erased": _number,
-                    "result": _word(RESULTS),
-                },
-                {"system": _fixed(16), "before": _number, "held": _number, "why": _words(REASONS)},
-            )
-        ),
-        "checks": _several(
-            _record(
-                {"check": _word(CHECKS), "result": _word(CHECK_RESULTS), "counts": _tally(COUNTS)},
-                {
-                    "why": _words(REASONS),
-                    "residue": _several(_record({"class": _word(RESIDUE), "count": _positive})),
-                },
-            )
-        ),
-        "limits": _words(LIMITS),
-        "times": _record(
-            {"started_at": _time, "erased_at": _time, "closed_at": _time},
-            {"received_at": _time, "due_at": _time},
-        ),
-        "log": _record(
-            {"origin": _text(_ORIGIN)},
-            {"before": _bytes(_MAX_CHECKPOINT_BYTES), "checkpoint": _bytes(_MAX_CHECKPOINT_BYTES)},
-        ),
-        "tools": _record(
-            {"muniment": _text(_VERSION), "sqlite": _text(_VERSION), "apsw": _text(_VERSION)},
-        ),
-    },
-    {
-        "previous": _fixed(32),
-        "erased": _tally(COUNTS),
-        "claim": _fixed(32),
-        "exceptions": _several(
-            _record(
-                {"why": _word(REASONS), "count": _positive},
-                {
-                    "review_at": _time,
-                    "statements": _several(_fixed(32)),
-                    "items": _several(_fixed(32), MAX_KEPT),
-                },
-            )
-        ),
-        "keys": _several(_record({"key": _fixed(16), "destroyed": _truth})),
-        "backups": _several(
-            _record(
-                {"backup": _fixed(16), "beyond_use": _truth},
-                {"made_at": _time, "expires_at": _time, "count": _positive},
-            )
-        ),
-        "recipients": _several(
-            _record(
-                {"recipient": _fixed(16), "told": _truth},
-                {"told_at": _time, "kind": _word(GIVEN), "count": _positive},
-            )
-        ),
-    },
+                "kind": _word(KINDS),
+                "method": _word(METHODS),
+                "erased": _number,
+                "result": _word(RESULTS),
+            },
+            {"system": _fixed(16), "before": _number, "held": _number, "why": _words(REASONS)},
+        )
+    ),
+    "checks": _several(
+        _record(
+            {"check": _word(CHECKS), "result": _word(CHECK_RESULTS), "counts": _tally(COUNTS)},
+            {
+                "why": _words(REASONS),
+                "residue": _several(_record({"class": _word(RESIDUE), "count": _positive})),
+            },
+        )
+    ),
+    "limits": _words(LIMITS),
+    "times": _record(
+        {"started_at": _time, "erased_at": _time, "closed_at": _time},
+        {"received_at": _time, "due_at": _time},
+    ),
+    "log": _record(
+        {"origin": _text(_ORIGIN)},
+        {"before": _bytes(_MAX_CHECKPOINT_BYTES), "checkpoint": _bytes(_MAX_CHECKPOINT_BYTES)},
+    ),
+    "tools": _record(
+        {"muniment": _text(_VERSION), "sqlite": _text(_VERSION), "apsw": _text(_VERSION)},
+    ),
+}
+_OPTIONAL: Final[Mapping[str, Check]] = {
+    "previous": _fixed(32),
+    "erased": _tally(COUNTS),
+    "claim": _fixed(32),
+    "exceptions": _several(
+        _record(
+            {"why": _word(REASONS), "count": _positive},
+            {
+                "review_at": _time,
+                "statements": _several(_fixed(32)),
+                "items": _several(_fixed(32), MAX_KEPT),
+            },
+        )
+    ),
+    "keys": _several(_record({"key": _fixed(16), "destroyed": _truth})),
+    "backups": _several(
+        _record(
+            {"backup": _fixed(16), "beyond_use": _truth},
+            {"made_at": _time, "expires_at": _time, "count": _positive},
+        )
+    ),
+    "recipients": _several(
+        _record(
+            {"recipient": _fixed(16), "told": _truth},
+            {"told_at": _time, "kind": _word(GIVEN), "count": _positive},
+        )
+    ),
+}
+_DOCUMENT: Final = _record(_NEEDED, _OPTIONAL)
+
+# The form of schema 1. Nothing of it takes more than a number or bytes of a length, either.
+_FIRST_TIMES: Final = dict.fromkeys(("started_at", "erased_at", "closed_at"), _number)
+_OLDER: Final[Mapping[str, Check]] = {
+    "tombstone": _record(
+        _TOMBSTONE, {"content": _bytes(_MAX_TOMBSTONE_CONTENT_BYTES), "content_salt": _fixed(32)}
+    ),
+    "times": _record(_FIRST_TIMES, {"received_at": _number, "due_at": _number}),
+}
+_FIRST_DOCUMENT: Final = _record(
+    {**{name: check for name, check in _NEEDED.items() if name != "announcement"}, **_OLDER},
+    {**_OPTIONAL, "announcement": _NEEDED["announcement"]},
 )

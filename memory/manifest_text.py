@@ -74,6 +74,9 @@ SIGNED_WORD: Final = (
 )
 TOMBSTONE: Final = "The erase statement"
 ANNOUNCEMENT: Final = "The statement that has the digest of this manifest, byte for byte,"
+NOT_ANNOUNCED: Final = (
+    "Its older form does not say which statement of the log has its digest: an audit with the store tells."
+)
 
 
 def sentences(words: Mapping[str, str], codes: Any) -> list[dict[str, str]]:

@@ -97,10 +97,12 @@ def ask_to_review(fact: Shape, decisions: Sequence[str]) -> Question:
     }
     if "reaffirm" in decisions:
         properties["reason"] = {"type": "string", "title": "Why it holds again", "maxLength": 2000}
+    current = fact["current"]
+    now = "" if current is None else f" Its key says now: {_shown(current, 'value')}"
     return Question(
-        f"A write of {_shown(fact, 'client')} was {fact['status']} ({fact['reason']}). It says: {_said(fact)}",
+        f"A write of {_shown(fact, 'client')} was {fact['status']} ({fact['reason']}). It says: {_said(fact)}{now}",
         {"type": "object", "properties": properties, "required": ["decision"]},
-        _hash(fact["id"], fact["status"]),
+        _hash(fact["id"], fact["status"], fact["shown"]),
     )
 
 

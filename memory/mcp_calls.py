@@ -21,6 +21,7 @@ from memory.mcp_cursor import Place, open_cursor, seal
 from memory.mcp_tools import BY_NAME
 from memory.mcp_view import DEFAULT_BUDGET, in_few_words, in_full, make_page
 from memory.model import Principal
+from memory.recovery import manifest_path
 from tlog.errors import Error, MalformedError, RefusedError
 
 if TYPE_CHECKING:
@@ -217,6 +218,9 @@ def _erase(asked: _Call, memory: Any, selector: Answer, everything: bool) -> Ans
         if asked.person.reply_to(question) is None:
             return question
     done: Answer = memory.forget(confirm=token, **selector)
+    if asked.principal.authenticated:
+        # Where the home lies is nothing to a caller from elsewhere; the log serves the manifest by this name.
+        done["manifest"] = manifest_path(done["number"])
     return done
 
 
@@ -226,7 +230,7 @@ def _erase(asked: _Call, memory: Any, selector: Answer, everything: bool) -> Ans
 def _review(asked: _Call) -> Answer | Question:
     id = asked.arguments.get("id")
     if id is None:
-        if asked.arguments.keys() & {"decision", "reason"}:
+        if asked.arguments.keys() & {"decision", "reason", "shown"}:
             raise MalformedError("expected the id of what is decided on")
         _, place = _paging(asked)
         answer = asked.memory.review()
@@ -235,7 +239,8 @@ def _review(asked: _Call) -> Answer | Question:
         return _review_by_person(asked, id)
     if "memory:review" not in asked.principal.scopes:
         raise _needs_person()
-    return _decide(asked.memory, id, asked.arguments.get("decision"), asked.arguments.get("reason"))
+    given = (asked.arguments.get(name) for name in ("decision", "reason", "shown"))
+    return _decide(asked.memory, id, *given)
 
 
 def _review_by_person(asked: _Call, id: str) -> Answer | Question:
@@ -251,15 +256,16 @@ def _review_by_person(asked: _Call, id: str) -> Answer | Question:
     decision, reason = mcp_ask.read_review(reply, decisions)
     if decision == mcp_ask.LEAVE:
         return {"id": fact["id"], "status": fact["status"]}
-    return _decide(memory, fact["id"], decision, reason)
+    # What the person was shown with it is in the question, and with that in the answer.
+    return _decide(memory, fact["id"], decision, reason, fact["shown"])
 
 
-def _decide(memory: Any, id: str, decision: str | None, reason: str | None) -> Answer:
+def _decide(memory: Any, id: str, decision: str | None, reason: str | None, shown: str | None) -> Answer:
     if decision is None:
-        raise MalformedError("expected decision to be confirm, discard or reaffirm")
+        raise MalformedError("expected decision to be confirm, promote, discard or reaffirm")
     answer: Answer
     if decision == "reaffirm":
-        answer = memory.reaffirm(id, reason)
+        answer = memory.reaffirm(id, reason, shown)
     else:
         answer = getattr(memory, decision)(id)
     return answer

@@ -126,6 +126,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
                 "query": _TEXT,
                 "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT},
                 "include_history": _said("also what is no longer true", _FLAG),
+                "explain": _said("tell `why` each ranks", _FLAG),
                 **_READING,
                 **_PAGING,
             },
@@ -143,6 +144,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
                             "from": _TEXT,
                             "proof": _TEXT,
                             "quarantine": _IDS,
+                            "why": {"type": "object"},
                         },
                         "required": ["id", "status", "from", "proof"],
                     },
@@ -210,8 +212,9 @@ TOOLS: Final[tuple[Tool, ...]] = (
         arguments=_object(
             {
                 "id": _TEXT,
-                "decision": {"enum": ["confirm", "discard", "reaffirm"]},
+                "decision": {"enum": ["confirm", "promote", "discard", "reaffirm"]},
                 "reason": _said("for reaffirm: why the value holds again"),
+                "shown": _said("for reaffirm: the code that the list has with it"),
                 **_CURSOR,
             }
         ),

@@ -88,6 +88,8 @@ def in_few_words(fact: Shape) -> Shape:
             short[name] = fact[name]
     if fact.get("quarantine"):
         short["quarantine"] = fact["quarantine"]
+    if "why" in fact:
+        short["why"] = fact["why"]
     return _shortened(short, CONCISE_CHARACTERS)
 
 

@@ -8,6 +8,8 @@ as in every other read, while edits work on the text as it was stored.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +27,10 @@ TOOL: Final = {"type": "memory_20250818", "name": "memory"}
 COLLECTION: Final = "memory tool files"
 ROOT: Final = "/memories"
 MAX_LINES: Final = 999_999
+MAX_LISTED_BYTES: Final = 12_000
+"""Of one list of files: some thousand names, or about four thousand tokens."""
 _NUMBER_WIDTH: Final = 6
+_PLAIN_NAME: Final = re.compile(r"[\w./@+,=()&#:!'~-]+(?: [\w./@+,=()&#:!'~-]+)*")
 _EDITED: Final = (
     "The memory file has been edited. Here is the snippet showing the change (with line numbers):"
 )
@@ -229,6 +234,7 @@ def _around(text: str, at: int, length: int, mark: str) -> str:
 
 def _listing(path: str, below: list[Document]) -> str:
     sizes: dict[str, int] = {path: 0}
+    marks: dict[str, str] = {}
     for document in below:
         size = len(document.text.encode("utf-8", "surrogatepass"))
         parts = document.name[len(path) :].split("/")[1:]
@@ -236,9 +242,28 @@ def _listing(path: str, below: list[Document]) -> str:
         for depth in range(1, min(len(parts), _MAX_SHOWN_DEPTH) + 1):
             name = "/".join((path, *parts[:depth]))
             sizes[name] = sizes.get(name, 0) + size
-    lines = [f"{_size(size)}\t{name}" for name, size in sorted(sizes.items())]
+            marks.setdefault(name, document.id)
+    names = sorted((name for name in sizes if "/." not in name), key=lambda name: (name.count("/"), name))
+    listed, left = {}, MAX_LISTED_BYTES
+    # What is not so deep comes first where there is no room for all: it is where the rest can be looked for.
+    for name in names:
+        listed[name] = f"{_size(sizes[name])}\t{_quoted(name, marks.get(name, ''))}"
+        left -= len(listed[name].encode("utf-8", "surrogatepass")) + 1
+        if left < 0 and len(listed) > 1:
+            del listed[name]
+            break
+    more = len(names) - len(listed)
     head = f"Here're the files and directories up to 2 levels deep in {path}, excluding hidden items:"
-    return "\n".join([head, *(line for line in lines if "/." not in line)])
+    tail = [f"({more} more are not listed here: view a directory that is)"] if more else []
+    return "\n".join([head, *(listed[name] for name in sorted(listed)), *tail])
+
+
+def _quoted(name: str, mark: str) -> str:
+    """A name as it stands in a list: nothing in it ends its line, or reads as another one or as an order."""
+    shown = present(name, mark)
+    if shown.rules:
+        return shown.text
+    return name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=not name.isprintable())
 
 
 def _size(size: int) -> str:

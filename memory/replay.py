@@ -172,7 +172,8 @@ class _Replay:
             if row is not None:
                 store_backup.insert_entry(txn, row | {"tenant": tenant_id})
         announced = announcement_of(manifest)
-        self._insert(announced.link, announced)
+        if announced is not None:
+            self._insert(announced.link, announced)
         self._list(tenant_id, manifest)
         for one in manifest.document.get("backups", ()):
             # How far it goes nobody knows: at the most to what was erased.

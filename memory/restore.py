@@ -23,6 +23,8 @@ from memory.home_names import KEYS, STORE
 from memory.manifest import Manifest, verify_manifest
 from memory.recovery import manifest_path
 from memory.replay import Past, declare_lost, read_public, replay
+from memory.store import FIRST_SCHEMA, SCHEMA_VERSION, open_store
+from memory.store_upgrade import remake_tags
 from memory.vault import Vault, new_salt
 from tlog.errors import MalformedError, RefusedError, UnavailableError, VerificationError
 from tlog.statement import parse_statement
@@ -105,7 +107,6 @@ def _restore(
     home: Home, file: IO[bytes], on_missing: Callable[[int], None], failpoint: Callable[[str], None]
 ) -> dict[str, Any]:
     from memory.layout import make_private_file
-    from memory.store import open_store
 
     frames = read_frames(file)
     head = _head(home, next(frames))
@@ -118,6 +119,8 @@ def _restore(
         with store.write() as txn:
             ring = KeyRing(home.path / KEYS)
             counts = _fill(txn, vault, ring, head, frames)
+            if head["schema"] < SCHEMA_VERSION:
+                remake_tags(txn, vault)
             failpoint("rows")
             _note_backups(txn, ring, head)
             past = place(txn, entries)
@@ -148,6 +151,12 @@ def _head(home: Home, frame: list[Any]) -> dict[str, Any]:
     ours = (home.config.issuer, home.config.subject)
     if (head.get("issuer"), head.get("subject")) != ours:
         raise RefusedError("expected a backup of this home; it is of another", code="other_home")
+    if head.setdefault("schema", FIRST_SCHEMA) not in range(FIRST_SCHEMA, SCHEMA_VERSION + 1):
+        raise MalformedError(
+            f"expected a backup of a store of version {SCHEMA_VERSION} at most: use the program that wrote it, or a "
+            "newer one",
+            code="newer_store",
+        )
     return dict(head)
 
 

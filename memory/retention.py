@@ -83,6 +83,8 @@ def retention(
         "receipt": {"state": "pending", "entry": None},
         "manifest": worst["manifest"],
         "manifests": [one["manifest"] for one in answers],
+        "request": worst["request"],
+        "requests": [one["request"] for one in answers],
         "state": worst["state"],
         **covers,
     }

@@ -244,6 +244,12 @@ class Memory:
 
         return erase_follow.show_request(self._parts, self._principal, request)
 
+    def manifest(self, request: str, number: int | str | None = None) -> Answer:
+        """The bytes of a manifest of a request for erasure, in base64: the one of this number, or the last."""
+        from memory.erase_manifest import read_manifest
+
+        return read_manifest(self._parts, self._principal, request, number)
+
     def forget_rest(self, request: str, *, confirm: str, identifiers: Sequence[str] = ()) -> Answer:
         """What was erased of what a hold had kept of a request; `confirm` is the token that `request` gave."""
         from memory import erase_follow

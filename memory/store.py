@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from memory.vault import Vault
 
 Result = TypeVar("Result")
-SCHEMA_VERSION: Final = 1
+FIRST_SCHEMA: Final = 1
+SCHEMA_VERSION: Final = 2
 APPLICATION_ID: Final = 0x4D554E49  # "MUNI"
 BUSY_MILLISECONDS: Final = 30_000
 MAX_IDLE_CONNECTIONS: Final = 8
@@ -81,6 +82,7 @@ class Store:
         with self._write_lock, self._connection() as connection:
             _patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
             try:
+                _require_version(connection)
                 keeps = self.keeps_now()
                 yield lambda: Txn(connection, keeps)
                 connection.execute("COMMIT")
@@ -172,7 +174,8 @@ class Store:
 def open_store(path: Path, vault: Vault) -> Store:
     """The store in `path`, made if it is not there yet; its folder must be.
 
-    Raises MalformedError for a file that is no store of ours or of a newer version.
+    One of an older version is brought to this one. Raises MalformedError for a file that is no store of ours or of a
+    newer version.
     """
     if apsw.SQLITE_VERSION_NUMBER < _MIN_SQLITE:
         raise UnavailableError("expected SQLite 3.42 or newer in apsw", code="sqlite_too_old")
@@ -180,7 +183,7 @@ def open_store(path: Path, vault: Vault) -> Store:
     try:
         connection = _patiently(lambda: _connect(path, _keep_promises))
         try:
-            _patiently(lambda: _ensure_schema(connection))
+            _patiently(lambda: _ensure_schema(connection, path, vault))
         except BaseException:
             connection.close(True)
             raise
@@ -216,7 +219,7 @@ def _begin_read(connection: apsw.Connection) -> None:
     """Starts a transaction that sees what is committed now, whenever its first question comes."""
     connection.execute("BEGIN DEFERRED")
     try:
-        connection.execute("SELECT 1 FROM meta LIMIT 1").fetchall()
+        _require_version(connection)
     except BaseException:
         _roll_back(connection)
         raise
@@ -238,13 +241,22 @@ def _patiently(attempt: Callable[[], Result]) -> Result:
             time.sleep(0.005)
 
 
-def _ensure_schema(connection: apsw.Connection) -> None:
+def _ensure_schema(connection: apsw.Connection, path: Path, vault: Vault) -> None:
     """Returns once the file has the schema of this version, made in one transaction by whoever is first."""
-    if _has_schema(connection):
+    version = _version(connection)
+    if version == SCHEMA_VERSION:
+        return
+    if version:
+        from memory import older_home, store_upgrade
+
+        older_home.drop_older_indexes(path.parent)
+        store_upgrade.upgrade(
+            connection, vault, lambda: _version(connection) == SCHEMA_VERSION, SCHEMA_VERSION
+        )
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if not _has_schema(connection):
+        if not _version(connection):
             from importlib import resources
 
             connection.execute(resources.files("memory").joinpath("schema.sql").read_text("utf-8"))
@@ -256,18 +268,40 @@ def _ensure_schema(connection: apsw.Connection) -> None:
         raise
 
 
-def _has_schema(connection: apsw.Connection) -> bool:
-    """Whether the file has our schema already; MalformedError if it is somebody else's or a newer one."""
+def _version(connection: apsw.Connection) -> int:
+    """Of which version of ours the file is, 0 if it is empty; an error if it is somebody else's or a newer one."""
     application = connection.execute("PRAGMA application_id").fetchall()[0][0]
-    version = connection.execute("PRAGMA user_version").fetchall()[0][0]
-    if (application, version) == (APPLICATION_ID, SCHEMA_VERSION):
-        return True
-    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()[0][0]
+    version = _user_version(connection)
     if application == APPLICATION_ID:
-        raise MalformedError(f"expected a store of version {SCHEMA_VERSION}, found version {version}")
+        if 0 < version <= SCHEMA_VERSION:
+            return version
+        raise _newer(version)
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()[0][0]
     if tables:
         raise MalformedError("expected a store, found another SQLite database")
-    return False
+    return 0
+
+
+def _require_version(connection: apsw.Connection) -> None:
+    """Returns if the transaction that has begun sees the schema that this program was written for.
+
+    A process that runs while a newer program brings the store to its version must not go on by the older rules.
+    """
+    version = _user_version(connection)
+    if version != SCHEMA_VERSION:
+        raise _newer(version)
+
+
+def _user_version(connection: apsw.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchall()[0][0])  # type: ignore[arg-type]  # a number
+
+
+def _newer(version: int) -> MalformedError:
+    return MalformedError(
+        f"expected a store of version {SCHEMA_VERSION} at most, found version {version}: "
+        "use the program that wrote it, or a newer one; nothing was changed",
+        code="newer_store",
+    )
 
 
 def _truncate_wal(connection: apsw.Connection, until: float) -> bool:

@@ -26,6 +26,7 @@ from memory.layout import (
     POLICY,
     STORE,
     TRUST,
+    complete_if_older,
     home_path,
     make_home,
     make_private_file,
@@ -375,6 +376,7 @@ def open_home(
         make_home(folder, None, None, resolve_guard(None, None), clock() // 1_000_000)
     require_private(folder)
     config = _read_config(folder)
+    complete_if_older(folder, config)
     return Home(folder, config, resolve_guard(guard, config.guard), clock)
 
 

@@ -11,7 +11,15 @@ from typing import Any
 
 import pytest
 
-from auditor import checks_caches, checks_facts, checks_guard, checks_store, manifest_claims
+from auditor import (
+    checks_caches,
+    checks_facts,
+    checks_guard,
+    checks_store,
+    erasure,
+    manifest_claims,
+    manifest_form,
+)
 from auditor.checks import check_store
 from auditor.checks_signatures import check_signatures
 from auditor.erasure import check_erasures, decode_manifest
@@ -31,6 +39,7 @@ from auditor.evidence import (
 )
 from auditor.findings import SEVERITIES, Finding, Note, Outcome, merge, verdict
 from auditor.fold import Fold, fold
+from auditor.manifests import Manifest
 from auditor.report import MAX_FINDINGS_PER_CODE, Report, to_document, to_text
 from memory import event
 from tlog import cbor
@@ -490,7 +499,7 @@ def manifest_of(signer: CoseSigner, world: World, seq: int, **changes: Any) -> b
     row, link = world.events[seq - 1], world.links[seq - 1]
     count = len(link.acts.get("erases", ()))
     document: dict[Any, Any] = {
-        "schema": 1,
+        "schema": 2,
         "number": link.details["number"],
         "request": link.details["request"],
         "state": "closed_complete",
@@ -657,6 +666,64 @@ def test_a_manifest_says_times_to_the_hour(make_erased: Callable[..., Erased], a
     ):
         found = make_erased(times=times).check(asked)
         assert (("ERASURE_STATE_FALSE", "store.db erasures 1") not in found) == right
+
+
+def _checked(*names: str) -> list[dict[str, Any]]:
+    counts = {"controls_planted": 1, "controls_found": 1}
+    return [{"check": name, "result": "clean", "counts": counts} for name in names]
+
+
+def test_a_manifest_of_schema_1_is_judged_by_its_own_form(
+    make_erased: Callable[..., Erased], asked: Asked
+) -> None:
+    at = make_erased().world.statements()[1].recorded_at
+    assert at is not None
+    first: dict[str, Any] = {
+        "schema": 1,
+        "announcement": None,
+        "times": {"started_at": 7, "erased_at": at, "closed_at": at},
+        "checks": _checked("structure", "residue"),
+    }
+    assert make_erased(**first).check(asked) == set()
+    for change in (
+        {"schema": 2},
+        {"note": 1},
+        {"checks": _checked("structure")},
+        {"announcement": {"seq": 1}},
+        {"times": {"started_at": 7, "erased_at": at - 3600 * SECOND, "closed_at": at}},
+        {"state": "for Alice"},
+    ):
+        assert make_erased(**first | change).check(asked), change
+
+
+@pytest.mark.parametrize(
+    ("content", "right"),
+    [
+        ({"recorded_at": 5}, True),
+        ({"recorded_at": 6}, False),
+        ({"recorded_at": 5, "text": "Alice"}, False),
+    ],
+)
+def test_a_tombstone_in_a_manifest_of_schema_1_opens_to_a_time_alone(
+    content: dict[str, Any], right: bool
+) -> None:
+    salt = bytes(32)
+    opened = event.encode_content(content)
+    logged = opened if "text" in content else event.encode_content({"recorded_at": 5})
+    tombstone = {"content_hash": event.content_hash(logged, salt), "content": opened, "content_salt": salt}
+    assert manifest_form._is_time_alone(tombstone) == right
+    assert not manifest_form._is_time_alone({**tombstone, "content_salt": None})
+
+
+def test_a_manifest_of_schema_1_after_one_of_schema_2_is_found(signer: CoseSigner) -> None:
+    documents = {
+        number: Manifest(number, "issuer", b"", {"schema": schema, "previous": bytes(32)}, bytes(32), b"")
+        for number, schema in ((1, 2), (2, 1))
+    }
+    assert [one.code for one in erasure._check_previous({2: documents[2], 1: documents[1]})] == [
+        "MANIFEST_ALTERED",
+        "MANIFEST_ALTERED",
+    ]
 
 
 def test_a_manifest_of_a_stranger_is_found(

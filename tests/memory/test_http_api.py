@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -227,6 +228,10 @@ def normal(answers: Any) -> Any:
             return [walk(one, under) for one in value]
         if isinstance(value, str):
             if under == "manifest":
+                # Over HTTP it is an address, and here a file.
+                value = re.sub(
+                    r"/v1/requests/[0-9a-f]{32}/manifest\?number=([0-9]+)", r"/erasures/\1.cose", value
+                )
                 value = value[value.index("/erasures/") :]
             text = TIME.sub("a time", RANDOM.sub(name, value))
             return re.sub(r"[A-Za-z0-9+/]{40,}={0,2}|\+[0-9a-f]{8}\b", "bytes", text)
@@ -427,6 +432,39 @@ def test_a_recall_goes_on_where_a_page_ended(client: httpx.Client, home: Home, u
     with client_for(url, token_for(home, agent="somebody else")) as stranger:
         asked = {"query": "song", "cursor": first["next"]}
         problem(stranger.post("/v1/recall", json=asked), 400, "cursor_invalid")
+
+
+def test_an_erasure_is_answered_with_the_address_of_its_manifest(
+    client: httpx.Client, home: Home, url: str
+) -> None:
+    signed = []
+    client.post("/v1/facts", json={"text": "the shop is open"})
+    for subject in ("Ada", "Grace"):
+        client.post("/v1/facts", json={"text": "likes tea", "subject": subject})
+        token = client.post("/v1/forget/preview", json={"subject": subject}).json()["confirm"]
+        done = client.post("/v1/forget", json={"subject": subject, "confirm": token}).json()
+        assert done["manifest"] == f"/v1/requests/{done['request']}/manifest?number={done['number']}"
+        told = client.get(done["manifest"]).json()
+        data = base64.b64decode(told["manifest"])
+        assert data == home.public_storage().read(f"erasures/{done['number']}.cose")
+        assert (told["request"], told["number"], told["state"]) == (
+            done["request"],
+            done["number"],
+            done["state"],
+        )
+        assert told["digest"] == hashlib.sha256(data).hexdigest()
+        assert client.get(f"/v1/requests/{done['request']}/manifest").json() == told
+        signed.append(done)
+    first, second = signed
+    # Each is found under its own request alone, by whoever may erase in its tenant.
+    other = f"/v1/requests/{first['request']}/manifest?number={second['number']}"
+    for path in (other, f"/v1/requests/{'00' * 16}/manifest", first["manifest"].replace("=1", "=99")):
+        problem(client.get(path), 404, "unknown_id")
+    problem(client.get(f"/v1/requests/{first['request']}/manifest?number=01"), 400, "bad_input")
+    with client_for(url, token_for(home, scopes=SCOPES - {"memory:forget"})) as reader:
+        problem(reader.get(first["manifest"]), 403, "forbidden")
+    with client_for(url, token_for(home, tenant="globex")) as stranger:
+        problem(stranger.get(first["manifest"]), 404, "unknown_id")
 
 
 def test_a_request_is_followed_by_its_reference_and_with_the_right_over_the_tenant(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from memory import cli, install
+from memory import cli, install, json_comments
 from tlog.errors import MalformedError, RefusedError, UnavailableError
 
 JSON_CLIENTS = sorted(set(install.CLIENTS) - {"codex"})
@@ -104,7 +105,9 @@ def test_toml_keeps_every_byte_of_the_rest(text: str, user: Path, capsys: pytest
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("cursor", "{ // a remark\n}"),
+        ("cursor", "{ // a remark\n"),
+        ("cursor", '{"a": 1, /* not ended }'),
+        ("cursor", '{"a": 1,, /* twice */ "b": 2}'),
         ("cursor", "[1]"),
         ("cursor", '{"mcpServers": [1]}'),
         ("gemini", "\x00\x01"),
@@ -200,6 +203,47 @@ def test_what_would_be_written_otherwise_is_not_touched(user: Path, text: str) -
     with pytest.raises(MalformedError, match="nothing was changed"):
         install.install("cursor", path, install.Entry("muniment", ("mcp",), {}))
     assert path.read_text() == text
+
+
+REMARKS = [
+    '{\n  // one\n  "a": "// no remark",\n  "SERVERS": {\n    // mine\n    "z": {"command": "z"}, // last\n  },\n}\n',
+    '{\r\n  /* one */\r\n  "SERVERS": {\r\n    "z": 1 // z\r\n  }\r\n}\r\n',
+    '// one\n{\n  "a": [1, 2,], /* {"SERVERS": {}} */\n  "b": "\\\\" // two\n}\n// three\n',
+    "{ // one\n}",
+    '{"SERVERS": {/* none */}, "b": 2}',
+]
+
+
+@pytest.mark.parametrize("text", REMARKS)
+@pytest.mark.parametrize("name", ["vscode", "gemini"])
+def test_remarks_in_settings_stay(
+    name: str, text: str, user: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    container = install.CLIENTS[name].servers
+    text = text.replace("SERVERS", container)
+    path = install.settings_file(name, None)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(text.encode())
+    before = json.loads(json_comments.without_comments(text))
+    for more in ((), ("--tenant", "acme")):
+        assert run(capsys, name, *more)[1]["changed"] and not run(capsys, name, *more)[1]["changed"]
+        made = path.read_bytes().decode()
+        says = json.loads(json_comments.without_comments(made))
+        assert says[container].pop("muniment")["env"].get("MUNIMENT_TENANT") == (more[1] if more else None)
+        assert says == {container: {}} | before
+        assert ("\r\n" in text) == ("\r\n" in made) and made.count("\r") in (0, made.count("\n"))
+        _has_remarks_of(text, made)
+    assert run(capsys, name, "--undo")[1]["changed"]
+    left = path.read_bytes().decode()
+    assert json.loads(json_comments.without_comments(left)) in (before, {container: {}} | before)
+    _has_remarks_of(text, left)
+    if f'"{container}": {{\n' in text or "\r\n" in text:
+        assert left == text, "to the byte"
+
+
+def _has_remarks_of(text: str, made: str) -> None:
+    for remark in re.findall(r"/\*.*?\*/|(?<![\":])//[^\r\n]*", text):
+        assert remark in made
 
 
 def test_half_a_character_stays(user: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,7 +48,7 @@ def make_tombstone(**changes: Any) -> dict[str, Any]:
 
 def make_document(**changes: Any) -> dict[str, Any]:
     return {
-        "schema": 1,
+        "schema": 2,
         "number": 1,
         "request": REQUEST,
         "state": "closed_complete",
@@ -113,7 +113,7 @@ def test_a_manifest_reads_back_as_it_was_written() -> None:
 def test_a_manifest_has_exactly_these_bytes() -> None:
     """Manifests outlive the program that wrote them, so their encoding is pinned."""
     assert manifest.manifest_digest(sign(make_document())).hex() == (
-        "4a9c98ceff5bc34f2c3994d6d46bb71e8e4f5892205029f58dc8b22c38e17745"
+        "4ab4abf3a45ddd5dd56a323cfda33fe77f59233c3365acbf4ce06382ca01efb8"
     )
 
 
@@ -184,7 +184,7 @@ def test_a_statement_is_no_manifest() -> None:
         ("number", 0),
         ("number", True),
         ("number", "1"),
-        ("schema", 2),
+        ("schema", 3),
         ("scope.count", -1),
         ("times.closed_at", ...),
         ("guard.expires_at", 5),
@@ -324,6 +324,77 @@ def test_no_time_in_a_manifest_is_finer_than_an_hour() -> None:
 
     times = [number for number in whole_numbers(make_document()) if number > 10**12]
     assert len(times) == 3 and not any(number % HOUR for number in times)
+
+
+def make_first_document(**changes: Any) -> dict[str, Any]:
+    """One of schema 1 as the first version made it: exact times, its tombstone opened, nothing that announces it."""
+    document = make_document(**{"schema": 1} | changes)
+    del document["announcement"]
+    content = event.encode_content({"recorded_at": ERASED_AT + 5})
+    opened = event.commit(document["tombstone"]["link"], b"l" * 32, content, b"c" * 32)
+    document["tombstone"] |= {
+        "entry": sign_statement(SIGNER, ISSUER, SUBJECT, opened.commitment),
+        "content_hash": opened.content_hash,
+        "content": content,
+        "content_salt": b"c" * 32,
+    }
+    document["times"] = {"started_at": ERASED_AT - 9, "erased_at": ERASED_AT + 5, "closed_at": ERASED_AT + 7}
+    return document | changes
+
+
+def test_a_manifest_of_schema_1_is_read_and_none_is_made() -> None:
+    document = make_first_document()
+    opened = manifest.verify_manifest(sign_unchecked(document), SIGNER.key)
+    assert manifest.announcement_of(opened) is None
+    said = manifest.describe_signed(opened.raw)
+    assert [one["code"] for one in said["logged"]] == ["tombstone_logged"]
+    assert "manifest_logged" in [one["code"] for one in said["not_proved"]]
+    # One of schema 1 that says what announces it is held to that.
+    told = make_document(schema=1)
+    assert manifest.announcement_of(manifest.decode_manifest(sign_unchecked(told))) is not None
+    for of_schema_1 in (document, told):
+        with pytest.raises(MalformedError, match="schema 2"):
+            sign(of_schema_1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema": 2},
+        {"schema": 0},
+        {"note": "for Alice"},
+        {"times": {"started_at": 0, "erased_at": 0, "closed_at": 0, "note": 1}},
+        {"why": ["because"]},
+    ],
+)
+def test_schema_1_is_looser_in_nothing_else(change: dict[str, Any]) -> None:
+    with pytest.raises(MalformedError):
+        manifest.decode_manifest(sign_unchecked(make_first_document(**change)))
+
+
+@pytest.mark.parametrize("field", ["content", "content_salt"])
+def test_a_tombstone_of_schema_1_holds_its_time_and_nothing_else(field: str) -> None:
+    said = make_first_document()
+    other = event.encode_content({"recorded_at": ERASED_AT + 6}) if field == "content" else b"d" * 32
+    said["tombstone"] |= {field: other}
+    with pytest.raises(VerificationError):
+        manifest.decode_manifest(sign_unchecked(said))
+    free = make_first_document()
+    content = event.encode_content({"recorded_at": 1, "text": "Alice"})
+    opened = event.commit(free["tombstone"]["link"], b"l" * 32, content, b"c" * 32)
+    entry = sign_statement(SIGNER, ISSUER, SUBJECT, opened.commitment)
+    free["tombstone"] |= {"entry": entry, "content_hash": opened.content_hash, "content": content}
+    with pytest.raises(MalformedError, match="its time"):
+        manifest.decode_manifest(sign_unchecked(free))
+
+
+def test_no_manifest_of_schema_1_follows_one_of_schema_2() -> None:
+    first = manifest.decode_manifest(sign_unchecked(make_first_document()))
+    second = manifest.decode_manifest(sign(make_document(number=2, previous=first.digest)))
+    manifest.verify_successor(second, first)
+    later = make_first_document(number=3, previous=second.digest)
+    with pytest.raises(VerificationError, match="older form"):
+        manifest.verify_successor(manifest.decode_manifest(sign_unchecked(later)), second)
 
 
 def test_the_chain_holds_only_in_order() -> None:

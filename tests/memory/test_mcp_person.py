@@ -90,6 +90,15 @@ def test_the_second_erases_once_with_the_token_alone(
     assert "error" in ask(home, tool, **selection, confirm=token)
 
 
+def test_who_asks_from_elsewhere_learns_no_path_of_the_server(home: Home) -> None:
+    for number, principal in enumerate((ME, PROVED), 1):
+        id = str(ask(home, "remember", principal=principal, text="her jam is quince")["id"])
+        token = ask(home, "forget", principal=principal, id=[id])["confirm"]
+        done = ask(home, "forget", principal=principal, id=[id], confirm=token)
+        path = f"erasures/{number}.cose"
+        assert done["manifest"] == (path if principal is PROVED else str(home.public_storage().folder / path))
+
+
 def test_a_token_is_for_one_tool_selection_and_client(home: Home) -> None:
     id = remember(home)
     one, everything = ask(home, "forget", id=[id])["confirm"], ask(home, "forget_all")["confirm"]
@@ -203,7 +212,7 @@ def corrected(home: Home) -> str:
 def test_a_refused_echo_holds_again_by_the_word_of_a_person(home: Home) -> None:
     id = corrected(home)
     asked = question(home, "review", id=id)
-    assert "blue" in asked.message and "echo" in asked.message
+    assert "blue" in asked.message and "echo" in asked.message and "now: red" in asked.message
     done = ask(home, "review", person=said(asked, decision="reaffirm", reason="painted anew"), id=id)
     assert done["status"] == "active"
     assert ask(home, "get", key="door/colour")["current"] == "blue"
@@ -257,6 +266,53 @@ def test_a_reviewer_lists_and_decides_without_a_dialog(home: Home) -> None:
     given = {"id": id, "decision": "reaffirm", "reason": "x"}
     assert ask(home, "review", principal=reviewer, **given)["error"]["code"] == "forbidden"
     assert ask(home, "review", principal=reviewer, id=id, decision="discard")["status"] == "discarded"
+
+
+def test_a_person_who_saw_another_value_is_asked_again(home: Home) -> None:
+    id = corrected(home)
+    asked = question(home, "review", id=id)
+    ask(home, "remember", text="it is green", key="door/colour", value="green")
+    person = said(asked, decision="reaffirm", reason="painted anew")
+    again = call(home, ME, "review", {"id": id}, person)
+    assert isinstance(again, Question) and "now: green" in again.message
+    assert ask(home, "get", key="door/colour")["current"] == "green"
+    person = said(again, decision="reaffirm", reason="painted anew")
+    assert ask(home, "review", person=person, id=id)["status"] == "active"
+
+
+def test_a_reviewer_gives_the_code_of_what_was_shown(home: Home) -> None:
+    id = corrected(home)
+    ask(home, "remember", text="it is green", key="door/colour", value="green")
+    reviewer = replace(PROVED, scopes=AGENT_SCOPES | {"memory:review", "memory:reaffirm"})
+    given = {"id": id, "decision": "reaffirm", "reason": "x"}
+    assert ask(home, "review", principal=reviewer, **given)["error"]["code"] == "token_invalid"
+    (waiting,) = ask(home, "review", principal=reviewer)["facts"]
+    shown = waiting["shown"]
+    assert (
+        ask(home, "review", principal=reviewer, **given, shown=shown[::-1])["error"]["code"]
+        == "token_invalid"
+    )
+    assert ask(home, "review", principal=reviewer, **given, shown=shown)["status"] == "active"
+    assert ask(home, "review", shown=shown)["error"]["code"] == "bad_input"
+
+
+def test_a_reviewer_promotes_a_guess_and_nothing_that_waits_for_what_it_says(home: Home) -> None:
+    reviewer = replace(PROVED, scopes=AGENT_SCOPES | {"memory:review"})
+    guess = remember(home, "maybe the gate is open", key="gate", value="open", provisional=True)
+    assert ask(home, "review", principal=reviewer, id=guess, decision="promote")["status"] == "active"
+    assert ask(home, "get", key="gate")["current"] == "open"
+    echo = corrected(home)
+    answer = ask(home, "review", principal=reviewer, id=echo, decision="promote")
+    assert answer["error"]["code"] == "wrong_status"
+
+
+def test_recall_tells_why_in_either_form(home: Home) -> None:
+    remember(home)
+    for detail in ("concise", "detailed"):
+        (fact,) = ask(home, "recall", query="quince jam", explain=True, detail=detail)["facts"]
+        assert [one["word"] for one in fact["why"]["words"]] == ["quince", "jam"]
+        (fact,) = ask(home, "recall", query="quince jam", detail=detail)["facts"]
+        assert "why" not in fact
 
 
 def test_a_person_settles_a_conflict(home: Home) -> None:
