@@ -24,7 +24,8 @@ from auditor.manifests import (
     map_of,
     number_in,
 )
-from auditor.residual import Backup, residual_backups
+from auditor.residual import Backup as Backup
+from auditor.residual import residual_backups
 from tlog import cbor
 from tlog.errors import Error, MalformedError
 from tlog.merkle import Frontier, leaf_hash
@@ -340,10 +341,10 @@ def exhibits_of_store(
     )
 
 
-def exhibits_of_log(files: LogFiles, policy: Policy) -> Exhibits:
-    """What a log without its store has to show."""
+def exhibits_of_log(files: LogFiles, policy: Policy, erasures: Sequence[ErasureRow] = ()) -> Exhibits:
+    """What a log without its store has to show, and the store's list of erasures beside it."""
     manifests = list(manifests_in(files, numbers_of_manifests((), files)))
-    return Exhibits(heads=tuple(heads_in(manifests, policy)), cards=make_cards(manifests))
+    return Exhibits(heads=tuple(heads_in(manifests, policy)), cards=make_cards(manifests, erasures))
 
 
 def check_heads(heads: Iterable[Head], entries: Entries) -> Outcome:

@@ -85,6 +85,7 @@ _LEDGER: Final = (
     "iibbBbiiIII",
 )
 _REQUESTS: Final = ("SELECT id, tenant, seq, body_tag, CAST(answer AS BLOB) FROM idempotency", "iiibt")
+_TENANTS: Final = ("SELECT id, number, CAST(name AS BLOB), last_seq FROM tenants", "ibti")
 _TOKENS: Final = ("SELECT id, tenant, target FROM tokens", "iiI")
 _ERASURES: Final = (
     "SELECT number, tenant, request, CAST(state AS BLOB), tombstone, detail, manifest FROM erasures",
@@ -104,9 +105,7 @@ def read_rows(connection: apsw.Connection, tenant: str | None) -> StoreRows:
     flaws: list[StoreFlaw] = []
     reader = _Reader(connection, flaws)
     reader.limit()
-    tenants = reader.rows(
-        "tenants", ("SELECT id, number, CAST(name AS BLOB), last_seq FROM tenants", "ibti"), TenantRow
-    )
+    tenants = reader.rows("tenants", _TENANTS, TenantRow)
     tenant_id = None if tenant is None else _tenant_id(connection, tenant)
     chosen = "" if tenant_id is None else f" WHERE tenant = {tenant_id}"
     if tenant_id is not None:
@@ -130,6 +129,16 @@ def read_rows(connection: apsw.Connection, tenant: str | None) -> StoreRows:
         meta=_meta(reader),
         flaws=tuple(flaws),
         tenant_id=tenant_id,
+    )
+
+
+def read_few(connection: apsw.Connection) -> StoreRows:
+    """The rows of which a store has few: tenants and erasures."""
+    reader = _Reader(connection, [])
+    reader.limit()
+    return StoreRows(
+        tenants=reader.rows("tenants", _TENANTS, TenantRow),
+        erasures=reader.rows("erasures", _ERASURES, ErasureRow, " ORDER BY number"),
     )
 
 
