@@ -21,7 +21,7 @@ from auditor.progress import Tell
 from tlog.cose import CoseKey, decode_key
 from tlog.errors import Error
 from tlog.replay import end_with_parent
-from tlog.statement import parse_statement, verify_statement
+from tlog.statement import require_signed, signer_of
 from tlog.trust import Trust
 
 PIECE: Final = 512
@@ -134,10 +134,10 @@ def _held(entries: Sequence[bytes], keys: Mapping[bytes, CoseKey]) -> bytes:
 
 def _number(entry: bytes, keys: Mapping[bytes, CoseKey], numbers: Mapping[bytes, int]) -> int:
     try:
-        kid = parse_statement(entry).kid
+        _, kid = signer_of(entry)
         if kid not in keys:
             return 0
-        verify_statement(entry, keys[kid])
+        require_signed(entry, keys[kid])
     except Error:
         return 0
     return numbers[kid]

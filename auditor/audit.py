@@ -6,7 +6,7 @@ The log's head is read first and the store copied afterwards: whatever the head 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,11 +16,11 @@ from auditor.ageing import check_confirmable
 from auditor.ahead import verified_ahead
 from auditor.bundle import ReadBundle, is_bundle, read_bundle
 from auditor.chain import AuditedLog, audit_logs, logs_in, logs_of_home, with_key_list
-from auditor.checks import check_store
-from auditor.checks_pages import Live, check_structure, place_hits
+from auditor.checks import check_rows
+from auditor.checks_pages import Live, check_structure
 from auditor.checks_signatures import check_signatures
 from auditor.checks_vectors import check_vectors, read_vectors
-from auditor.controls import control_scanner, control_structure
+from auditor.controls import control_structure
 from auditor.evidence import Asked, LogFiles, Statement, StoreRows
 from auditor.exhibits import (
     Exhibits,
@@ -42,11 +42,10 @@ from auditor.pins import digests_of, known_blocks
 from auditor.progress import Tell, silent
 from auditor.promises import Held, check_promises_held, read_held
 from auditor.registrations import check_registrations, policies_in
-from auditor.residue import ScanResult, scan_files
+from auditor.scan import scan_home
 from auditor.settings import check_settings
 from auditor.snapshot import STORE, copy_store, read_only
 from auditor.sqlite_file import Pages
-from auditor.sqlite_pages import PageReport
 from auditor.store_rows import (
     check_soundness,
     missing_tables,
@@ -65,8 +64,6 @@ if TYPE_CHECKING:
 
     from tlog.policy import VerifiedCheckpoint
 
-CANARY: Final = "CREATE TABLE contents"
-"""Stands in every store, in the schema: a scan that does not find it has not read the store."""
 # Held back from the start, or dropped from there: found by nobody.
 _WITHHELD: Final = frozenset({"held", "refused", "discarded"})
 
@@ -104,6 +101,8 @@ class _Found:
     said: Mapping[str, Any] = field(default_factory=dict)
     """What an earlier audit kept, where the bytes are those that it saw."""
     live: Live = field(default_factory=Live)
+    signatures: Callable[[], Outcome] = Outcome
+    """Judges the signatures, which may be on their way meanwhile: asked last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,11 +230,13 @@ def _audit_store(
         structure, report = check_structure(pages, found.live, places.tell)
         outcomes = [*found.outcomes, structure]
         places.tell("files")
-        anew = [*found.anew, control_structure(), _scan(home, places.also, needles, pages, report)]
+        anew = [*found.anew, control_structure(), scan_home(home, places.also, needles, pages, report)]
         exhibits = found.exhibits
         if report is not None:
             maps = page_maps(pages, report, merge([*outcomes, *anew]).findings)
             exhibits = replace(exhibits, maps=maps)
+    places.tell("signatures")
+    outcomes.append(found.signatures())
     return replace(found, outcomes=outcomes, anew=anew, exhibits=exhibits, mark=mark)
 
 
@@ -244,7 +245,7 @@ def _say_again(said: Said, pages: Pages, log: AuditedLog, asked: Asked, home: Pa
     with read_only(pages) as connection:
         rows = read_few(connection)
     anew = [*_promises((), log, rows, asked), check_guard_keys(home, _with_names(rows), asked.now)]
-    anew += [control_structure(), _scan(home, (), None, pages, None)]
+    anew += [control_structure(), scan_home(home, (), None, pages, None)]
     shown = exhibits_of_log(log.files, asked.trust.policy, rows.erasures)
     exhibits = replace(said.exhibits, heads=shown.heads, cards=shown.cards)
     text = "pages of the store, and all of its log, that are the bytes which an earlier audit has judged"
@@ -279,7 +280,7 @@ def _audit_rows(
         whole = tenant is None and bundle is None and places.state is not None
         digests = tuple(digests_of(rows.events)) if whole else ()
         known = known_blocks(digests, log.before.rows)
-        outcome, statements = check_store(
+        outcome, statements, signatures = check_rows(
             rows, log.files, log.entries, _cosigned_at(log.verified), asked, tell, known
         )
         outcomes, anew = [outcome], _promises(held, log, rows, asked)
@@ -306,7 +307,7 @@ def _audit_rows(
         root = b"" if log.verified is None else log.verified.checkpoint.root
         exhibits = exhibits_of_store(rows, statements, log.files, root, asked.trust.policy)
         until = holds_until(rows, statements, log.entries, asked)
-    return _Found(outcomes, anew, exhibits, digests, until, live=live)
+    return _Found(outcomes, anew, exhibits, digests, until, live=live, signatures=signatures)
 
 
 def _with_names(rows: StoreRows) -> set[bytes]:
@@ -348,49 +349,3 @@ def _check_soundness(connection: apsw.Connection) -> Outcome:
         for row in unknown_tables(connection)
     ]
     return Outcome(tuple(findings), (Note("soundness", "SQLite's own check of tables against indexes"),))
-
-
-def _scan(
-    home: Path,
-    also: Sequence[Path],
-    needles: Sequence[str] | None,
-    pages: Pages,
-    report: PageReport | None,
-) -> Outcome:
-    """The texts that the caller gave, looked for in every file of the home and of the other places."""
-    if needles is None:
-        text = "no texts to search for were given: residue was judged by its structure alone"
-        notes = [Note("needles", text)]
-        if also:
-            if not all(place.exists() for place in also):
-                raise MalformedError("expected an existing file or folder to scan")
-            notes.append(Note("also", "other places, which only texts can be searched for in", len(also)))
-        return Outcome(not_checked=tuple(notes))
-    control = control_scanner()
-    result = scan_files([home, *also], needles, canary=CANARY)
-    findings = list(place_hits(result.hits, pages, report))
-    if not result.control_found:
-        what = "The scan did not find a text that stands in every store."
-        findings.append(Finding("CONTROL_FAILED", "control of the scan", what))
-    checked = Note(
-        "needles", f"files searched for {len(needles) - result.not_searchable} texts", result.files
-    )
-    not_checked = _not_searched(result)
-    if not_checked:
-        what = "Something was not searched, so that a text was not found in the rest shows nothing."
-        findings.append(Finding("CONTROL_FAILED", "scan for texts", what, {"gaps": len(not_checked)}))
-    counts = {"files": result.files, "bytes_scanned": result.bytes_scanned}
-    return merge([control, Outcome(tuple(findings), (checked,), not_checked, counts)])
-
-
-def _not_searched(result: ScanResult) -> tuple[Note, ...]:
-    notes = []
-    if result.not_searchable:
-        text = "texts too short to be searched for"
-        notes.append(Note("needles", text, result.not_searchable))
-    notes += [Note("files", f"{name} could not be read, or is a link") for name in result.not_read]
-    notes += [
-        Note("files", f"{name} holds something packed that was not opened, or not to its end")
-        for name in result.not_opened
-    ]
-    return tuple(notes)

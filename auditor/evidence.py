@@ -213,8 +213,7 @@ class StoreRows:
     """Set where the audit is of one tenant: the rows of others were not read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(NamedTuple):
     """A row of `events`, decoded. `link` or `content` is None where its bytes are none, or do not open C."""
 
     row: EventRow

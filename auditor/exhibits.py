@@ -10,6 +10,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import Final
 
 from auditor.evidence import Entries, ErasureRow, LogFiles, Statement, StoreRows
@@ -292,7 +293,7 @@ def draw_sample(
 
     Those whose SHA-256 of root and commitment is lowest. Whoever signed the statements did not know the root.
     """
-    drawn = sorted(statements, key=lambda one: hashlib.sha256(root + one.row.commitment).digest())[:SAMPLE]
+    drawn = nsmallest(SAMPLE, statements, key=lambda one: hashlib.sha256(root + one.row.commitment).digest())
     return tuple(_sampled(one, erased) for one in sorted(drawn, key=lambda one: one.row.seq))
 
 
