@@ -80,7 +80,8 @@ class Ahead:
         """Whether the signature of the entry at `index` was found to hold under this very key."""
         if self._held is None:
             self._held = self._collect()
-        return self._held.get(index) == key
+        found = self._held.get(index)
+        return found is key or found == key
 
     def _collect(self) -> dict[int, CoseKey]:
         """The key under which each signature holds."""

@@ -26,6 +26,7 @@ Named = tuple[Scope, str]
 class _Filed(NamedTuple):
     """Under which tag each name was first found, and the reverse."""
 
+    name: str
     by_name: dict[Named, bytes]
     by_tag: dict[bytes, Named]
 
@@ -105,21 +106,21 @@ def check_facts(rows: StoreRows, statements: Sequence[Statement], folded: Fold) 
 def _agrees(fact: FactRow, statement: Statement, expected: Folded) -> bool:
     """Whether a fact is in every way what its statement and the fold say: nearly all are."""
     content = statement.content
-    if content is None or (fact.status, fact.replaced_by, fact.replaced_at, fact.valid_from) != (
-        expected.status,
-        expected.replaced_by,
-        expected.replaced_at,
-        expected.starts_at,
-    ):
+    if content is None:
         return False
+    _, status, starts_at, is_declared, ended_at, ended_by = expected
+    _, tenant, _, key, subject, _, *stated, valid_until, recorded_at, replaced_at, replaced_by, _, _ = fact
     said = content.get
     return (
-        fact.tenant_id == statement.row.tenant_id
-        and (expected.replaced_by is None or expected.replaced_at is not None)
-        and (fact.valid_until, fact.recorded_at, fact.declared)
-        == (said("valid_until"), said("recorded_at"), int(expected.declared))
-        and (fact.key_tag is None) == (said("key") is None)
-        and (fact.subject_tag is None) == (said("subject") is None)
+        stated == [status, starts_at, is_declared]
+        and replaced_by == ended_by
+        and replaced_at == ended_at
+        and (ended_by is None or ended_at is not None)
+        and recorded_at == said("recorded_at")
+        and valid_until == said("valid_until")
+        and tenant == statement.row.tenant_id
+        and (key is None) == (said("key") is None)
+        and (subject is None) == (said("subject") is None)
     )
 
 
@@ -198,7 +199,7 @@ def _status_finding(fact: FactRow, expected: Folded) -> Finding:
 
 def _check_tags(facts: Iterable[FactRow], writes: Mapping[int, Statement]) -> Iterator[Finding]:
     """Equal names have equal tags within their scope; what can't be two spellings of one name has two."""
-    filed = {name: _Filed({}, {}) for name in ("agent", "key", "subject", "text")}
+    filed = [_Filed(name, {}, {}) for name in ("agent", "key", "subject", "text")]
     agent_of: dict[tuple[int, bytes], object] = {}
     scopes: dict[Scope, Scope] = {}
     for fact in facts:
@@ -212,15 +213,15 @@ def _check_tags(facts: Iterable[FactRow], writes: Mapping[int, Statement]) -> It
         whose = (fact.tenant_id, agent)
         scope = scopes.setdefault(whose, whose)
         tags = (fact.agent_tag, fact.key_tag, fact.subject_tag, fact.text_tag)
-        for (name, known), tag in zip(filed.items(), tags, strict=True):
+        for (name, by_name, by_tag), tag in zip(filed, tags, strict=True):
             said = content.get(name)
             if tag is None or not isinstance(said, str):
                 continue
             ours = (scope, said)
-            if known.by_name.setdefault(ours, tag) != tag:
+            if by_name.setdefault(ours, tag) != tag:
                 what = f"The fact is filed under another tag than others of the same {name}."
                 yield Finding("FACT_ALTERED", fact.place, what)
-            like = known.by_tag.setdefault(tag, ours)
+            like = by_tag.setdefault(tag, ours)
             if like is not ours and name != "agent" and not _are_alike(like, ours):
                 what = f"The fact is filed under the tag of another {name}."
                 yield Finding("FACT_ALTERED", fact.place, what)

@@ -55,7 +55,7 @@ def _required(rows: StoreRows, statements: Sequence[Statement], folded: Fold) ->
     facts = {fact.seq: fact for fact in rows.facts}
     seqs = {statement.row.commitment: statement for statement in statements}
     slots = {fact.seq: (fact.tenant_id, fact.key_tag) for fact in rows.facts if fact.key_tag is not None}
-    standing: dict[Slot, set[bytes]] = {}
+    standing: dict[Slot, tuple[bytes, ...]] = {}
     required: dict[Slot, set[int]] = {}
     on_hold: set[int] = set()
     for statement, changed in zip(statements, folded.changes, strict=True):
@@ -66,6 +66,8 @@ def _required(rows: StoreRows, statements: Sequence[Statement], folded: Fold) ->
         before = {target: status for target, status, _ in changed if target in ended}
         if link.kind == "write":
             _stand(standing, slots.get(statement.row.seq), statement.row.commitment, at_writing(link))
+            if not link.acts and not (statement.content or {}).get("flags"):
+                continue  # as nearly all do, it changes nothing else
         for target, _, status in changed:
             acted_on = seqs.get(target)
             if acted_on is not None:
@@ -75,7 +77,7 @@ def _required(rows: StoreRows, statements: Sequence[Statement], folded: Fold) ->
         if _may_return(statement):
             _forget(required, _slots(statement, facts, seqs), statement.row.tenant_id)
         for slot, gone in _newly_ended(before, facts, seqs) if before else ():
-            if _is_sure(statement, gone, standing.get(slot, set()), seqs):
+            if _is_sure(statement, gone, standing.get(slot, ()), seqs):
                 required.setdefault(slot, set()).update(one.row.seq for one in gone)
     # What is on hold is compared with nothing, so such a key may have one value twice.
     unsure = {(facts[seq].tenant_id, facts[seq].key_tag) for seq in on_hold if seq in facts}
@@ -87,14 +89,18 @@ def _required(rows: StoreRows, statements: Sequence[Statement], folded: Fold) ->
     }
 
 
-def _stand(standing: dict[Slot, set[bytes]], slot: Slot | None, commitment: bytes, status: str) -> None:
-    """Notes whether a write stands among those of its key."""
+def _stand(
+    standing: dict[Slot, tuple[bytes, ...]], slot: Slot | None, commitment: bytes, status: str
+) -> None:
+    """Notes whether a write stands among those of its key, of which few do."""
     if slot is None:
         return
+    known = standing.get(slot, ())
     if status in _STANDING:
-        standing.setdefault(slot, set()).add(commitment)
-    elif slot in standing:
-        standing[slot].discard(commitment)
+        if commitment not in known:
+            standing[slot] = (*known, commitment)
+    elif commitment in known:
+        standing[slot] = tuple(one for one in known if one != commitment)
 
 
 def _may_return(statement: Statement) -> bool:
@@ -151,16 +157,18 @@ def _is_sure(
     """Whether what was ended is another value than what stands now: the guard would have called them equal."""
     assert statement.link is not None
     acts = statement.link.acts
-    instead = {target for act in _MAY_RETURN for target in acts.get(act, ())}
-    if statement.link.kind == "write":
-        instead = {statement.row.commitment}
-    others = [seqs.get(one) for one in instead]
-    return (
-        set(standing) <= instead
-        and all(_is_plain(one) for one in ended)
-        and all(_is_plain(one) for one in others)
-        and len({_said(one) for one in ended}) == len(ended)
-    )
+    others: Sequence[Statement | None] = (statement,)
+    instead: Collection[bytes] = (statement.row.commitment,)
+    if statement.link.kind != "write":
+        instead = {target for act in _MAY_RETURN for target in acts.get(act, ())}
+        others = [seqs.get(one) for one in instead]
+    for one in standing:
+        if one not in instead:
+            return False
+    for plain in (*ended, *others):
+        if not _is_plain(plain):
+            return False
+    return len(ended) == 1 or len({_said(one) for one in ended}) == len(ended)
 
 
 def _is_plain(statement: Statement | None) -> bool:

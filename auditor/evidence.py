@@ -296,7 +296,10 @@ class Entries:
         """The span in which this entry stands at `index`; None if it does not stand there, or in none."""
         if index is None or not 0 <= index < len(self.entries) or self.entries[index] != entry:
             return None
-        return next((span for span in self.spans if span.start <= index < span.start + span.size), None)
+        for span in self.spans:
+            if span.start <= index < span.start + span.size:
+                return span
+        return None
 
 
 @dataclass(frozen=True, slots=True)

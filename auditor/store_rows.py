@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final, Literal, TypeVar
 
 import apsw
@@ -58,6 +59,7 @@ MAX_STEPS: Final = 2_000_000_000
 """Steps of the SQLite machine before a statement is given up: a schema under audit may be a trap."""
 _CHECK_STEPS: Final = 1_000_000
 _CACHE_BYTES: Final = 32 * 1024 * 1024
+_WORD_BYTES: Final = 24
 _MAX_VALUE_BYTES: Final = 128 * 1024 * 1024
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_ .,:;()*=-]{1,200}")
 _MARKS: Final = {"application_id": 0x4D554E49, "user_version": 1}
@@ -262,7 +264,13 @@ def _with_texts(row: Sequence[Any], texts: Iterable[int]) -> Sequence[Any]:
     return values
 
 
-def _text(value: Any) -> str:
+def _text(value: bytes) -> str:
+    return _word(value) if len(value) <= _WORD_BYTES else str(value, "utf-8", "backslashreplace")
+
+
+@lru_cache(maxsize=256)
+def _word(value: bytes) -> str:
+    """The text of few bytes: those of a column are mostly the same few words, and each is in memory once."""
     return str(value, "utf-8", "backslashreplace")
 
 

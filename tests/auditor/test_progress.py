@@ -31,7 +31,7 @@ def test_a_terminal_gets_a_bar_that_goes() -> None:
             tell(stage)
     lines = lines_of(terminal)
     assert lines[0] == "[------------------------] auditing the log"
-    assert lines[-2] == "[######################--] auditing files"
+    assert lines[-2] == "[###############---------] auditing signatures"
     assert lines[-1] == ""
 
 
