@@ -12,7 +12,7 @@ from typing import Final
 
 from auditor.evidence import Statement
 from auditor.findings import Finding, Note, Outcome
-from auditor.fold import Folded, advance
+from auditor.fold import Fold, fold
 
 CODE: Final = "ORDER_ALTERED"
 _CURRENT: Final = frozenset({"active", "conflict"})
@@ -65,19 +65,20 @@ _ACTS_OF: Final[Mapping[str, frozenset[str]]] = {
 """The acts without one of which a statement of a kind does nothing."""
 
 
-def check_acts(statements: Sequence[Statement]) -> Outcome:
+def check_acts(statements: Sequence[Statement], folded: Fold | None = None) -> Outcome:
     """Each act is one of its kind, on what is there for it. A hold or grant ends once, and a manifest is told once."""
     kinds = {one.row.commitment: one.link.kind for one in statements if one.link is not None}
-    writes: dict[bytes, Folded] = {}
+    changes = (fold(statements) if folded is None else folded).changes
     ended: set[bytes] = set()
     told: set[object] = set()
     findings: list[Finding] = []
     count = 0
-    for statement in statements:
+    for statement, changed in zip(statements, changes, strict=True):
         link = statement.link
-        if link is None:
+        if link is None or (not link.acts and link.kind == "write"):
             continue
         place = statement.row.place
+        before = {target: status for target, status, _ in changed}
         if link.kind in _ACTS_OF and _ACTS_OF[link.kind].isdisjoint(link.acts):
             what = "It acts on nothing: there is nothing that it changes."
             findings.append(Finding(CODE, place, what, {"kind": link.kind}))
@@ -86,7 +87,7 @@ def check_acts(statements: Sequence[Statement]) -> Outcome:
             if act == "erases":
                 faults = 0 if link.kind == "erase" else len(targets)
             else:
-                faults = sum(_is_fault(act, link.kind, target, kinds, writes) for target in targets)
+                faults = sum(_is_fault(act, link.kind, target, kinds, before) for target in targets)
             if act in _ENDS:
                 faults += sum(target in ended for target in targets)
                 ended.update(targets)
@@ -94,21 +95,18 @@ def check_acts(statements: Sequence[Statement]) -> Outcome:
                 what = "It acts on what is not there for such an act: of another kind, or in another state."
                 findings.append(Finding(CODE, place, what, {"act": act, "targets": faults}))
         findings += _check_told(statement, told)
-        advance(writes, statement)
     checked = Note("acts", "acts on what is of the kind, and in the state, that they are for", count)
     return Outcome(tuple(findings), (checked,))
 
 
 def _is_fault(
-    act: str, kind: str, target: bytes, kinds: Mapping[bytes, str], writes: Mapping[bytes, Folded]
+    act: str, kind: str, target: bytes, kinds: Mapping[bytes, str], before: Mapping[bytes, str]
 ) -> bool:
     rule, on = _RULES[act], kinds.get(target)
     if kind not in rule.kinds or on not in (None, rule.on):
         return True
     # What is not there, or comes later, is found by the check of order.
-    return target in writes and writes[target].status not in (
-        _WITHHELD if (act, kind) == _BY_TOKEN else rule.states
-    )
+    return target in before and before[target] not in (_WITHHELD if (act, kind) == _BY_TOKEN else rule.states)
 
 
 def _check_told(statement: Statement, told: set[object]) -> Iterator[Finding]:

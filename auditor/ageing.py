@@ -39,6 +39,13 @@ def check_age(rows: StoreRows, asked: Asked) -> Outcome:
     return Outcome(tuple(findings), (checked,))
 
 
+def due_times(rows: StoreRows) -> Iterator[int]:
+    """When each request that has not come to an end was to be answered."""
+    for row in rows.erasures:
+        if row.state in _WAITING:
+            yield _times(row.detail)[1]
+
+
 def check_confirmable(entries: Entries, needles: Sequence[str]) -> Outcome:
     """Whether an entry of the log states a plain hash of a text: that confirms a guess, for ever."""
     payloads = {payload for entry in entries.entries if (payload := _payload(entry)) is not None}

@@ -21,7 +21,7 @@ from auditor.progress import Tell
 from tlog.cose import CoseKey, decode_key
 from tlog.errors import Error
 from tlog.replay import end_with_parent
-from tlog.statement import parse_statement, verify_statement
+from tlog.statement import require_signed, signer_of
 from tlog.trust import Trust
 
 PIECE: Final = 512
@@ -80,7 +80,8 @@ class Ahead:
         """Whether the signature of the entry at `index` was found to hold under this very key."""
         if self._held is None:
             self._held = self._collect()
-        return self._held.get(index) == key
+        found = self._held.get(index)
+        return found is key or found == key
 
     def _collect(self) -> dict[int, CoseKey]:
         """The key under which each signature holds."""
@@ -134,10 +135,10 @@ def _held(entries: Sequence[bytes], keys: Mapping[bytes, CoseKey]) -> bytes:
 
 def _number(entry: bytes, keys: Mapping[bytes, CoseKey], numbers: Mapping[bytes, int]) -> int:
     try:
-        kid = parse_statement(entry).kid
+        _, kid = signer_of(entry)
         if kid not in keys:
             return 0
-        verify_statement(entry, keys[kid])
+        require_signed(entry, keys[kid])
     except Error:
         return 0
     return numbers[kid]

@@ -6,22 +6,21 @@ The log's head is read first and the store copied afterwards: whatever the head 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from auditor import erasure
 from auditor.ageing import check_confirmable
 from auditor.ahead import verified_ahead
 from auditor.bundle import ReadBundle, is_bundle, read_bundle
 from auditor.chain import AuditedLog, audit_logs, logs_in, logs_of_home, with_key_list
-from auditor.checks import check_store
-from auditor.checks_pages import Live, check_structure, place_hits
+from auditor.checks import check_rows
+from auditor.checks_pages import Live, check_structure
 from auditor.checks_signatures import check_signatures
 from auditor.checks_vectors import check_vectors, read_vectors
-from auditor.controls import control_scanner, control_structure
+from auditor.controls import control_structure
 from auditor.evidence import Asked, LogFiles, Statement, StoreRows
 from auditor.exhibits import (
     Exhibits,
@@ -32,7 +31,9 @@ from auditor.exhibits import (
 )
 from auditor.findings import Finding, Note, Outcome, merge
 from auditor.home_files import Belongs, check_guard_keys, check_home_files, sizes_of_logs, staged_policies
+from auditor.kept import keep_verified
 from auditor.log_files import FOLDER, url_files
+from auditor.manifests import compare_given
 from auditor.monitor_state import earlier_heads
 from auditor.own_heads import check_own_heads, read_own_heads
 from auditor.page_map import page_maps
@@ -41,21 +42,21 @@ from auditor.pins import digests_of, known_blocks
 from auditor.progress import Tell, silent
 from auditor.promises import Held, check_promises_held, read_held
 from auditor.registrations import check_registrations, policies_in
-from auditor.residue import ScanResult, scan_files
+from auditor.scan import scan_home
 from auditor.settings import check_settings
 from auditor.snapshot import STORE, copy_store, read_only
 from auditor.sqlite_file import Pages
-from auditor.sqlite_pages import PageReport
-from auditor.state import keep_verified
 from auditor.store_rows import (
     check_soundness,
     missing_tables,
+    read_few,
     read_rows,
     require_this_version,
     row_numbers,
     unknown_tables,
 )
 from auditor.strays import check_strays
+from auditor.unchanged import Said, holds_until, mark_of, recall, to_keep
 from auditor.words import Indexed, check_words
 from tlog.errors import MalformedError
 
@@ -64,8 +65,6 @@ if TYPE_CHECKING:
 
     from tlog.policy import VerifiedCheckpoint
 
-CANARY: Final = "CREATE TABLE contents"
-"""Stands in every store, in the schema: a scan that does not find it has not read the store."""
 # Held back from the start, or dropped from there: found by nobody.
 _WITHHELD: Final = frozenset({"held", "refused", "discarded"})
 
@@ -85,6 +84,26 @@ class Places:
     """Is told how far the audit has come."""
     processes: int = 1
     """How many may verify signatures meanwhile; with one, nobody but the audit itself does."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was found of a store, or without one."""
+
+    outcomes: list[Outcome]
+    """What follows from the bytes of the store and its log alone, and from the trust."""
+    anew: list[Outcome] = field(default_factory=list)
+    """What else there is to say: the next audit asks it anew, whatever the bytes are."""
+    exhibits: Exhibits = field(default_factory=Exhibits)
+    rows: tuple[bytes, ...] = ()
+    """The digests of blocks of rows."""
+    until: int = 0
+    mark: str | None = None
+    said: Mapping[str, Any] = field(default_factory=dict)
+    """What an earlier audit kept, where the bytes are those that it saw."""
+    live: Live = field(default_factory=Live)
+    signatures: Callable[[], Outcome] = Outcome
+    """Judges the signatures, which may be on their way meanwhile: asked last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +157,11 @@ def _audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequenc
         log = replace(log, entries=stack.enter_context(ahead))
         outcomes = [keys, log.outcome] if bundle is None else [bundle.outcome, keys, log.outcome]
         if places.home is not None and (places.home / STORE).exists():
-            found, exhibits, rows = _audit_store(places, log, asked, tenant, needles, bundle, held)
+            found = _audit_store(places, log, asked, tenant, needles, bundle, held)
         else:
-            (found, exhibits), rows = _audit_log_alone(log, places, asked, held), ()
-        outcomes += found
+            found = _audit_log_alone(log, places, asked, held)
+        outcomes += [*found.outcomes, *found.anew]
+        exhibits = found.exhibits
         if places.home is not None:
             # What lies in a bundle, its own list says.
             outcomes += [] if bundle is not None else [_check_home(places, places.home, logs, log, asked.now)]
@@ -151,14 +171,15 @@ def _audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequenc
         outcomes.append(check_heads(exhibits.heads, log.entries))
         if needles is not None:
             outcomes.append(check_confirmable(log.entries, needles))
-        outcomes += [_compare_manifest(path, log.files) for path in places.manifests]
+        outcomes += [compare_given(path, log.files) for path in places.manifests]
     if log.verified is not None:
         heads = (*earlier, *exhibits.heads, head_of(log.verified, "checkpoint"))
         exhibits = replace(exhibits, heads=heads)
     whole = merge(outcomes)
     every = tenant is None and bundle is None
     if every and places.state is not None and log.verified is not None and not whole.findings:
-        keep_verified(places.state, log.verified, asked.trust, rows)
+        said = found.said or to_keep(found.mark, merge(found.outcomes), found.exhibits, asked, found.until)
+        keep_verified(places.state, log.verified.checkpoint, asked.trust, found.rows, said)
     return Audited(whole, log.verified, exhibits)
 
 
@@ -170,9 +191,7 @@ def _check_home(
     return check_home_files(home, now, Belongs(frozenset(names), sizes_of_logs(home, names), policies))
 
 
-def _audit_log_alone(
-    log: AuditedLog, places: Places, asked: Asked, held: Sequence[Held]
-) -> tuple[list[Outcome], Exhibits]:
+def _audit_log_alone(log: AuditedLog, places: Places, asked: Asked, held: Sequence[Held]) -> _Found:
     """What can be said of a log whose store is not at hand."""
     if places.home is not None and places.log is None:
         raise MalformedError("expected a store in the home")
@@ -180,7 +199,7 @@ def _audit_log_alone(
     registered, entries = check_registrations(log.entries, None, log.files, asked)
     outcomes = [registered, check_signatures((), entries, asked), Outcome(not_checked=(note,))]
     outcomes += _promises(held, log, None, asked)
-    return outcomes, exhibits_of_log(log.files, asked.trust.policy)
+    return _Found(outcomes, exhibits=exhibits_of_log(log.files, asked.trust.policy))
 
 
 def _audit_store(
@@ -191,29 +210,48 @@ def _audit_store(
     needles: Sequence[str] | None,
     bundle: ReadBundle | None,
     held: Sequence[Held],
-) -> tuple[list[Outcome], Exhibits, tuple[bytes, ...]]:
-    """What there is to say of a store, to show of it, and the digests of its rows."""
+) -> _Found:
+    """What there is to say of a store, and to show of it."""
     home = places.home
     assert home is not None
-    pages: Pages | None = None
-    report: PageReport | None = None
     places.tell("the store")
     with copy_store(home) as snapshot:
         try:
             pages = snapshot.pages()
         except MalformedError as error:
             damaged = Finding("FACT_ALTERED", STORE, f"The file is damaged: {error.message}.")
-            return [Outcome((damaged,))], Exhibits(), ()
-        outcomes, live, exhibits, digests = _audit_rows(pages, log, asked, tenant, bundle, held, places)
+            return _Found([Outcome((damaged,))])
+        plain = tenant is None and bundle is None and needles is None and not (held or places.also)
+        mark = mark_of(snapshot, log, _cosigned_at(log.verified)) if plain and places.state else None
+        said = recall(log.before.store, mark, asked)
+        if said is not None:
+            return _say_again(said, pages, log, asked, home)
+        found = _audit_rows(pages, log, asked, tenant, bundle, held, places)
         places.tell("pages")
-        structure, report = check_structure(pages, live, places.tell)
-        outcomes += [structure, control_structure()]
+        structure, report = check_structure(pages, found.live, places.tell)
+        outcomes = [*found.outcomes, structure]
         places.tell("files")
-        outcomes.append(_scan(home, places.also, needles, pages, report))
+        anew = [*found.anew, control_structure(), scan_home(home, places.also, needles, pages, report)]
+        exhibits = found.exhibits
         if report is not None:
-            maps = page_maps(pages, report, merge(outcomes).findings)
+            maps = page_maps(pages, report, merge([*outcomes, *anew]).findings)
             exhibits = replace(exhibits, maps=maps)
-    return outcomes, exhibits, digests
+    places.tell("signatures")
+    outcomes.append(found.signatures())
+    return replace(found, outcomes=outcomes, anew=anew, exhibits=exhibits, mark=mark)
+
+
+def _say_again(said: Said, pages: Pages, log: AuditedLog, asked: Asked, home: Path) -> _Found:
+    """What an earlier audit said of this very store, and what has to be asked each time."""
+    with read_only(pages) as connection:
+        rows = read_few(connection)
+    anew = [*_promises((), log, rows, asked), check_guard_keys(home, _with_names(rows), asked.now)]
+    anew += [control_structure(), scan_home(home, (), None, pages, None)]
+    shown = exhibits_of_log(log.files, asked.trust.policy, rows.erasures)
+    exhibits = replace(said.exhibits, heads=shown.heads, cards=shown.cards)
+    text = "pages of the store, and all of its log, that are the bytes which an earlier audit has judged"
+    anew.append(Outcome(checked=(Note("unchanged", text, pages.page_count),)))
+    return _Found([said.outcome], anew, exhibits, log.before.rows, said=log.before.store)
 
 
 def _audit_rows(
@@ -224,41 +262,35 @@ def _audit_rows(
     bundle: ReadBundle | None,
     held: Sequence[Held],
     places: Places,
-) -> tuple[list[Outcome], Live, Exhibits, tuple[bytes, ...]]:
+) -> _Found:
     """Every check of rows, the numbers of the rows that are there now, what they have to show, and their digests."""
     with read_only(pages) as connection:
         require_this_version(connection)
         if missing_tables(connection):
             what = "A table of the store is not there, or is none: nothing of the store was read."
-            return (
-                [Outcome((Finding("FACT_ALTERED", "store.db sqlite_schema", what),))],
-                Live(),
-                Exhibits(),
-                (),
-            )
+            return _Found([Outcome((Finding("FACT_ALTERED", "store.db sqlite_schema", what),))])
         if bundle is not None and bundle.bundle.scope != "all":
             part, live, exhibits = audit_part(
                 connection, log, asked, bundle.bundle, _cosigned_at(log.verified)
             )
             sound = [_check_soundness(connection), check_strays(connection)]
-            return [*part, *sound, *_promises(held, log, None, asked)], live, exhibits, ()
+            outcomes = [*part, *sound, *_promises(held, log, None, asked)]
+            return _Found(outcomes, exhibits=exhibits, live=live)
         rows = read_rows(connection, tenant)
         tell = places.tell
         tell("statements")
         whole = tenant is None and bundle is None and places.state is not None
         digests = tuple(digests_of(rows.events)) if whole else ()
-        known = known_blocks(digests, log.rows)
-        outcome, statements = check_store(
+        known = known_blocks(digests, log.before.rows)
+        outcome, statements, signatures = check_rows(
             rows, log.files, log.entries, _cosigned_at(log.verified), asked, tell, known
         )
-        outcomes = [outcome, *_promises(held, log, rows, asked)]
+        outcomes, anew = [outcome], _promises(held, log, rows, asked)
         if tenant is None:
             outcomes.append(_check_words(connection, rows, statements))
             outcomes += [_check_soundness(connection), check_strays(connection)]
-            # One whose last content was erased has lost its name, and its key.
-            numbers = {each.number for each in rows.tenants if each.name}
             if bundle is None and places.home is not None:
-                outcomes.append(check_guard_keys(places.home, numbers, asked.now))
+                anew.append(check_guard_keys(places.home, _with_names(rows), asked.now))
         else:
             note = Note("other tenants", "statements of other tenants, and the word index, which all share")
             text = (
@@ -276,7 +308,13 @@ def _audit_rows(
             outcomes.append(check_vectors(vectors, live.contents, live.facts))
         root = b"" if log.verified is None else log.verified.checkpoint.root
         exhibits = exhibits_of_store(rows, statements, log.files, root, asked.trust.policy)
-    return outcomes, live, exhibits, digests
+        until = holds_until(rows, statements, log.entries, asked)
+    return _Found(outcomes, anew, exhibits, digests, until, live=live, signatures=signatures)
+
+
+def _with_names(rows: StoreRows) -> set[bytes]:
+    """The numbers of the tenants that have a name: one whose last content was erased has lost it, and its key."""
+    return {each.number for each in rows.tenants if each.name}
 
 
 def _promises(held: Sequence[Held], log: AuditedLog, rows: StoreRows | None, asked: Asked) -> list[Outcome]:
@@ -313,63 +351,3 @@ def _check_soundness(connection: apsw.Connection) -> Outcome:
         for row in unknown_tables(connection)
     ]
     return Outcome(tuple(findings), (Note("soundness", "SQLite's own check of tables against indexes"),))
-
-
-def _scan(
-    home: Path,
-    also: Sequence[Path],
-    needles: Sequence[str] | None,
-    pages: Pages,
-    report: PageReport | None,
-) -> Outcome:
-    """The texts that the caller gave, looked for in every file of the home and of the other places."""
-    if needles is None:
-        text = "no texts to search for were given: residue was judged by its structure alone"
-        notes = [Note("needles", text)]
-        if also:
-            if not all(place.exists() for place in also):
-                raise MalformedError("expected an existing file or folder to scan")
-            notes.append(Note("also", "other places, which only texts can be searched for in", len(also)))
-        return Outcome(not_checked=tuple(notes))
-    control = control_scanner()
-    result = scan_files([home, *also], needles, canary=CANARY)
-    findings = list(place_hits(result.hits, pages, report))
-    if not result.control_found:
-        what = "The scan did not find a text that stands in every store."
-        findings.append(Finding("CONTROL_FAILED", "control of the scan", what))
-    checked = Note(
-        "needles", f"files searched for {len(needles) - result.not_searchable} texts", result.files
-    )
-    not_checked = _not_searched(result)
-    if not_checked:
-        what = "Something was not searched, so that a text was not found in the rest shows nothing."
-        findings.append(Finding("CONTROL_FAILED", "scan for texts", what, {"gaps": len(not_checked)}))
-    counts = {"files": result.files, "bytes_scanned": result.bytes_scanned}
-    return merge([control, Outcome(tuple(findings), (checked,), not_checked, counts)])
-
-
-def _not_searched(result: ScanResult) -> tuple[Note, ...]:
-    notes = []
-    if result.not_searchable:
-        text = "texts too short to be searched for"
-        notes.append(Note("needles", text, result.not_searchable))
-    notes += [Note("files", f"{name} could not be read, or is a link") for name in result.not_read]
-    notes += [
-        Note("files", f"{name} holds something packed that was not opened, or not to its end")
-        for name in result.not_opened
-    ]
-    return tuple(notes)
-
-
-def _compare_manifest(path: Path, files: LogFiles) -> Outcome:
-    """A manifest that somebody was given, against the one that the log has under its number."""
-    try:
-        data = path.read_bytes()
-        manifest = erasure.decode_manifest(data)
-    except OSError:
-        raise MalformedError("expected a manifest that can be read") from None
-    where = f"log {erasure.FOLDER}{manifest.number}.cose"
-    if files.read(f"{erasure.FOLDER}{manifest.number}.cose") == data:
-        return Outcome(checked=(Note("manifest", "given manifest that the log has, byte for byte", 1),))
-    what = "The manifest that was given is not the one that the log has under its number."
-    return Outcome((Finding("MANIFEST_ALTERED", where, what),))

@@ -7,15 +7,16 @@ one ended with. What the store calls a place is counted through all of them, so 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from auditor import checks_log
 from auditor.evidence import Asked, Entries, LogFiles, Span
 from auditor.findings import Finding, Note, Outcome, merge
+from auditor.kept import Before, load_verified
 from auditor.log_files import FOLDER, KEY_LIST, folder_files
-from auditor.state import check_gone, check_head, check_key_list, verified_before
+from auditor.state import check_gone, check_head, check_key_list
 from tlog.errors import Error
 from tlog.note import VerifierKey
 from tlog.policy import VerifiedCheckpoint
@@ -32,8 +33,8 @@ class AuditedLog:
     files: LogFiles
     verified: VerifiedCheckpoint | None
     entries: Entries
-    rows: tuple[bytes, ...] = ()
-    """The digests of blocks of rows that an earlier audit has opened."""
+    before: Before = field(default_factory=Before)
+    """What an earlier audit found nothing wrong with."""
 
 
 def logs_of_home(home: Path) -> list[tuple[str, LogFiles]]:
@@ -84,7 +85,7 @@ def audit_logs(logs: Sequence[tuple[str, LogFiles]], asked: Asked, state: Path |
     newest = next((log for log in reversed(audited) if log.verified is not None), audited[-1])
     outcome = merge([*(log.outcome for log in audited), links])
     files = _joined([log.files for log in audited])
-    return AuditedLog(outcome, files, newest.verified, _end_to_end(audited, successions), newest.rows)
+    return AuditedLog(outcome, files, newest.verified, _end_to_end(audited, successions), newest.before)
 
 
 def _with_gone(
@@ -109,18 +110,18 @@ def _audit_log(files: LogFiles, asked: Asked, state: Path | None) -> AuditedLog:
         return AuditedLog(outcome, pinned, None, checks_log.read_unproved(pinned))
     tree, entries = checks_log.check_tree(pinned, verified, asked)
     outcomes = [outcome, tree]
-    rows: tuple[bytes, ...] = ()
+    before = Before()
     if state is not None:
         outcomes.append(check_head(state, verified, entries))
-        before = verified_before(state, verified.checkpoint.origin, asked.trust, entries)
+        noted, before = load_verified(state, verified.checkpoint.origin, asked.trust, entries)
+        outcomes.append(noted)
         entries = replace(entries, spans=tuple(replace(span, verified=before.size) for span in entries.spans))
-        rows = before.rows
     else:
         note = Note(
             "heads", "no state of earlier audits is given: a log rewritten and signed again is not noticed"
         )
         outcomes.append(Outcome(not_checked=(note,)))
-    return AuditedLog(merge(outcomes), pinned, verified, entries, rows)
+    return AuditedLog(merge(outcomes), pinned, verified, entries, before)
 
 
 def _pin(files: LogFiles, checkpoint: bytes | None) -> Callable[[str], bytes | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from auditor import (
     checks_caches,
@@ -28,6 +28,17 @@ from auditor.states import check_states
 
 
 def check_store(
+    rows: StoreRows, files: LogFiles, entries: Entries, cosigned_at: int | None, asked: Asked
+) -> tuple[Outcome, tuple[Statement, ...]]:
+    """What the rows of a store are found to be, and its statements, decoded.
+
+    `cosigned_at` is the newest time, in seconds, at which a witness saw the checkpoint that covers `entries`.
+    """
+    outcome, statements, signatures = check_rows(rows, files, entries, cosigned_at, asked)
+    return merge([outcome, signatures()]), statements
+
+
+def check_rows(
     rows: StoreRows,
     files: LogFiles,
     entries: Entries,
@@ -35,23 +46,23 @@ def check_store(
     asked: Asked,
     tell: Tell = silent,
     known: Container[int] = (),
-) -> tuple[Outcome, tuple[Statement, ...]]:
-    """What the rows of a store are found to be, and its statements, decoded.
+) -> tuple[Outcome, tuple[Statement, ...], Callable[[], Outcome]]:
+    """The same, and what judges the signatures: to be asked last, since they may be verified meanwhile.
 
-    `cosigned_at` is the newest time, in seconds, at which a witness saw the checkpoint that covers `entries`; `known`
-    are the blocks of rows that an earlier audit has opened.
+    `known` are the blocks of rows that an earlier audit has opened.
     """
     registered, entries = check_registrations(entries, rows, files, asked)
     opened, statements = checks_store.open_statements(rows, tell, known)
     outcomes = [registered, opened, *_check_statements(rows, statements, entries, cosigned_at, asked)]
     outcomes.append(erasure.check_erasures(rows, statements, files, asked, entries))
     outcomes.append(check_age(rows, asked))
-    # Last, since they may be on their way meanwhile. With one tenant's rows alone, an entry that is not among them
-    # says nothing.
-    tell("signatures")
+    # With one tenant's rows alone, an entry that is not among them says nothing.
     alone = entries if rows.tenant_id is None else Entries(0)
-    outcomes.append(checks_signatures.check_signatures(statements, alone, asked, entries))
-    return merge(outcomes), statements
+
+    def signatures() -> Outcome:
+        return checks_signatures.check_signatures(statements, alone, asked, entries)
+
+    return merge(outcomes), statements, signatures
 
 
 def _check_statements(
@@ -68,7 +79,7 @@ def _check_statements(
         checks_store.check_order(rows, statements),
         checks_store.check_salts(statements),
         check_forms(statements),
-        check_acts(statements),
+        check_acts(statements, folded),
         check_grants(rows, statements),
         checks_store.check_times(rows, statements, cosigned_at, entries, asked),
         checks_store.check_promises(statements, entries, asked),
@@ -76,7 +87,7 @@ def _check_statements(
         checks_facts.check_facts(rows, statements, folded),
         checks_caches.check_caches(rows, statements),
         checks_ledger.check_ledger(rows, statements, folded, asked.now),
-        checks_guard.check_returned(statements),
+        checks_guard.check_returned(statements, folded),
         checks_guard.count_unguarded(statements),
         check_holds(rows, statements, asked),
         check_states(rows, statements),

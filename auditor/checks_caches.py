@@ -56,6 +56,8 @@ def _check_conflicts(rows: StoreRows) -> Iterator[Finding]:
 
 def _check_openers(rows: StoreRows, statements: Sequence[Statement]) -> Iterator[Finding]:
     """Statements of its own tenant opened and closed a conflict, which is filed as the facts of its key."""
+    if not rows.conflicts:
+        return
     tenant_of = {statement.row.seq: statement.row.tenant_id for statement in statements}
     agents = {(fact.tenant_id, fact.key_tag): fact.agent_tag for fact in rows.facts}
     for row in rows.conflicts:
@@ -100,6 +102,8 @@ def _filed_alike(row: LedgerRow, fact: FactRow) -> bool:
 
 def _check_requests(rows: StoreRows, statements: Sequence[Statement]) -> Iterator[Finding]:
     """What was answered to a request is what its statement says; nothing is left of what was erased."""
+    if not rows.requests:
+        return
     by_seq = {statement.row.seq: statement for statement in statements}
     kept = _erased_and_kept(statements)
     for row in rows.requests:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from auditor.evidence import FactRow, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
@@ -17,6 +17,18 @@ _TIME_ALONE: Final = frozenset({"erase", "manifest", "state"})
 _FILLERS: Final = "\u115f\u1160\u3164\uffa0"
 """Letters of Hangul that stand for none."""
 _INSTEAD: Final = ("confirms", "keeps", "begins", "lifts")
+Scope = tuple[int, str]
+"""Tenant and agent."""
+Named = tuple[Scope, str]
+"""A name in its scope."""
+
+
+class _Filed(NamedTuple):
+    """Under which tag each name was first found, and the reverse."""
+
+    name: str
+    by_name: dict[Named, bytes]
+    by_tag: dict[bytes, Named]
 
 
 def check_opened(statements: Sequence[Statement], folded: Fold) -> Outcome:
@@ -94,21 +106,21 @@ def check_facts(rows: StoreRows, statements: Sequence[Statement], folded: Fold) 
 def _agrees(fact: FactRow, statement: Statement, expected: Folded) -> bool:
     """Whether a fact is in every way what its statement and the fold say: nearly all are."""
     content = statement.content
-    if content is None or (fact.status, fact.replaced_by, fact.replaced_at, fact.valid_from) != (
-        expected.status,
-        expected.replaced_by,
-        expected.replaced_at,
-        expected.starts_at,
-    ):
+    if content is None:
         return False
+    _, status, starts_at, is_declared, ended_at, ended_by = expected
+    _, tenant, _, key, subject, _, *stated, valid_until, recorded_at, replaced_at, replaced_by, _, _ = fact
     said = content.get
     return (
-        fact.tenant_id == statement.row.tenant_id
-        and (expected.replaced_by is None or expected.replaced_at is not None)
-        and (fact.valid_until, fact.recorded_at, fact.declared)
-        == (said("valid_until"), said("recorded_at"), int(expected.declared))
-        and (fact.key_tag is None) == (said("key") is None)
-        and (fact.subject_tag is None) == (said("subject") is None)
+        stated == [status, starts_at, is_declared]
+        and replaced_by == ended_by
+        and replaced_at == ended_at
+        and (ended_by is None or ended_at is not None)
+        and recorded_at == said("recorded_at")
+        and valid_until == said("valid_until")
+        and tenant == statement.row.tenant_id
+        and (key is None) == (said("key") is None)
+        and (subject is None) == (said("subject") is None)
     )
 
 
@@ -187,36 +199,39 @@ def _status_finding(fact: FactRow, expected: Folded) -> Finding:
 
 def _check_tags(facts: Iterable[FactRow], writes: Mapping[int, Statement]) -> Iterator[Finding]:
     """Equal names have equal tags within their scope; what can't be two spellings of one name has two."""
-    by_name: dict[tuple[object, ...], bytes] = {}
-    by_tag: dict[tuple[str, bytes], tuple[int, object, str]] = {}
+    filed = [_Filed(name, {}, {}) for name in ("agent", "key", "subject", "text")]
     agent_of: dict[tuple[int, bytes], object] = {}
+    scopes: dict[Scope, Scope] = {}
     for fact in facts:
         statement = writes.get(fact.seq)
         content = None if statement is None else statement.content
-        if content is None:
-            continue
-        agent = content.get("agent")
+        agent = None if content is None else content.get("agent")
+        if content is None or not isinstance(agent, str):
+            continue  # found as what it is by its form
         if agent_of.setdefault((fact.tenant_id, fact.agent_tag), agent) != agent:
             yield Finding("FACT_ALTERED", fact.place, "The fact is filed under the tag of another agent.")
-        tags = (
-            ("agent", fact.agent_tag),
-            ("key", fact.key_tag),
-            ("subject", fact.subject_tag),
-            ("text", fact.text_tag),
-        )
-        for name, tag in tags:
-            if tag is not None and content.get(name) is not None:
-                scope = (fact.tenant_id, agent, name, content.get(name))
-                if by_name.setdefault(scope, tag) != tag:
-                    what = f"The fact is filed under another tag than others of the same {name}."
-                    yield Finding("FACT_ALTERED", fact.place, what)
-                said = str(content.get(name))
-                ours = (fact.tenant_id, agent, said)
-                like = by_tag.setdefault((name, tag), ours)
-                alike = like == ours or (like[:2] == ours[:2] and _letters(like[2]) == _letters(said))
-                if name != "agent" and not alike:
-                    what = f"The fact is filed under the tag of another {name}."
-                    yield Finding("FACT_ALTERED", fact.place, what)
+        whose = (fact.tenant_id, agent)
+        scope = scopes.setdefault(whose, whose)
+        tags = (fact.agent_tag, fact.key_tag, fact.subject_tag, fact.text_tag)
+        for (name, by_name, by_tag), tag in zip(filed, tags, strict=True):
+            said = content.get(name)
+            if tag is None or not isinstance(said, str):
+                continue
+            ours = (scope, said)
+            if by_name.setdefault(ours, tag) != tag:
+                what = f"The fact is filed under another tag than others of the same {name}."
+                yield Finding("FACT_ALTERED", fact.place, what)
+            like = by_tag.setdefault(tag, ours)
+            if like is not ours and name != "agent" and not _are_alike(like, ours):
+                what = f"The fact is filed under the tag of another {name}."
+                yield Finding("FACT_ALTERED", fact.place, what)
+
+
+def _are_alike(one: Named, other: Named) -> bool:
+    """Whether two names may be spellings of one, in one scope."""
+    if one == other:
+        return True
+    return one[0] == other[0] and _letters(one[1]) == _letters(other[1])
 
 
 def _letters(name: str) -> str:

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from auditor.evidence import Statement
 from auditor.findings import Finding, Note, Outcome
-from auditor.fold import Folded, advance
+from auditor.fold import Changes, Fold, fold
 
 _LANDED: Final = frozenset({"stored", "superseded", "conflict"})
 _CURRENT: Final = frozenset({"active", "conflict"})
 _KEPT: Final = "keep"
-_TAKES: Final = ("confirms", "keeps", "begins", "lifts")
+_TAKES: Final = frozenset({"confirms", "keeps", "begins", "lifts"})
 _TIES: Final = frozenset(
     {
         "retires",
@@ -39,35 +39,36 @@ Retired = dict[str, int | None]
 """The values that a key has retired, each with when that ends; None for good."""
 
 
-def check_returned(statements: Sequence[Statement]) -> Outcome:
+def check_returned(statements: Sequence[Statement], folded: Fold | None = None) -> Outcome:
     """No write brought back a value that its key had retired, unless it was reaffirmed or nobody guarded it."""
     by_commitment = {statement.row.commitment: statement for statement in statements}
+    changes = (fold(statements) if folded is None else folded).changes
     retired: dict[Slot, Retired] = {}
-    writes: dict[bytes, Folded] = {}
-    near = _neighbours(statements)
+    near: Mapping[bytes, set[bytes]] | None = None
     given_up: set[Slot] = set()
     findings: list[Finding] = []
     count = 0
-    for statement in statements:
+    for statement, changed in zip(statements, changes, strict=True):
         link = statement.link
         if link is None:
             continue
         if link.kind == "erase" and link.details.get("guard") != _KEPT:
+            near = _neighbours(statements) if near is None else near
             taken = _taken(statement, retired, near, by_commitment)
             given_up |= taken
             retired = {slot: values for slot, values in retired.items() if slot not in taken}
         slot, value = _slot(statement), _text(statement.content, "value")
-        begins = link.acts.get("begins")
-        began = by_commitment.get(begins[0]) if begins else None
-        instead = value if began is None else _text(began.content, "value")
-        until = _until(statement if began is None else began)
         if link.kind == "write" and slot is not None and value is not None:
             count += 1
             findings += _judge(statement, retired[slot], value) if slot in retired else ()
         if link.acts:
-            _lift_and_retire(statement, instead, until, retired, writes, by_commitment)
-        _settle(statement, retired, by_commitment)
-        advance(writes, statement)
+            begins = link.acts.get("begins")
+            began = by_commitment.get(begins[0]) if begins else None
+            instead = value if began is None else _text(began.content, "value")
+            until = _until(statement if began is None else began)
+            _lift_and_retire(statement, instead, until, retired, changed, by_commitment)
+        if link.kind != "write" or slot in retired or link.acts.keys() & _TAKES:
+            _settle(statement, retired, by_commitment)
     checked = Note(
         "returned values", "writes with a value compared with those that their key had retired", count
     )
@@ -79,7 +80,7 @@ def _lift_and_retire(
     instead: str | None,
     until: int | None,
     retired: dict[Slot, Retired],
-    writes: Mapping[bytes, Folded],
+    changed: Changes,
     by_commitment: Mapping[bytes, Statement],
 ) -> None:
     """What a statement gives back is retired no more, and what it ends is, unless it was not current."""
@@ -90,9 +91,10 @@ def _lift_and_retire(
         if _is_for_good(statement if link.kind == "write" else refused):
             for place, back in _held_by(refused):
                 retired.get(place, {}).pop(back, None)
+    current = {target for target, before, _ in changed if before in _CURRENT}
     for target in (*link.acts.get("retires", ()), *link.acts.get("retracts", ())):
         # The past may be retracted, and its value is current or not as before.
-        if target in writes and writes[target].status in _CURRENT:
+        if target in current:
             for place, gone in _held_by(by_commitment.get(target)):
                 if gone != instead:
                     _note(retired.setdefault(place, {}), gone, until)
@@ -240,7 +242,7 @@ def _held_by(statement: Statement | None) -> Iterator[tuple[Slot, str]]:
 def _slot(statement: Statement) -> Slot | None:
     content = statement.content or {}
     key = _text(content, "key")
-    return None if key is None else (statement.row.tenant_id, content.get("agent"), key)
+    return None if key is None else (statement.row.tenant_id, _text(content, "agent"), key)
 
 
 def _text(content: Mapping[str, Any] | None, name: str) -> str | None:

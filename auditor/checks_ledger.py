@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any, Final
 
 from auditor.evidence import ErasureRow, FactRow, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
-from auditor.fold import Fold, Folded, advance
+from auditor.fold import Fold, at_writing
 from auditor.manifests import MAX_MANIFEST_BYTES, map_in, map_of, number_in
 from tlog import cbor
 from tlog.errors import MalformedError
@@ -32,7 +31,7 @@ Slot = tuple[int, bytes]
 
 def check_ledger(rows: StoreRows, statements: Sequence[Statement], folded: Fold, now: int) -> Outcome:
     """Each retired value that must be refused has a row, and none counts for shorter than an erasure said."""
-    required = _required(rows, statements)
+    required = _required(rows, statements, folded)
     there = {(row.tenant_id, row.source) for row in rows.ledger if row.source is not None}
     findings = [
         Finding(CODE, "store.db ledger", "A retired value has no row in the value ledger.", {"fact": seq})
@@ -51,32 +50,34 @@ def check_ledger(rows: StoreRows, statements: Sequence[Statement], folded: Fold,
     return Outcome(tuple(findings), (checked,))
 
 
-def _required(rows: StoreRows, statements: Sequence[Statement]) -> set[tuple[int, int]]:
+def _required(rows: StoreRows, statements: Sequence[Statement], folded: Fold) -> set[tuple[int, int]]:
     """Tenant and number of each fact whose value the ledger must have a row for that names it."""
     facts = {fact.seq: fact for fact in rows.facts}
     seqs = {statement.row.commitment: statement for statement in statements}
-    writes: dict[bytes, Folded] = {}
-    standing: dict[Slot, set[bytes]] = {}
+    slots = {fact.seq: (fact.tenant_id, fact.key_tag) for fact in rows.facts if fact.key_tag is not None}
+    standing: dict[Slot, tuple[bytes, ...]] = {}
     required: dict[Slot, set[int]] = {}
     on_hold: set[int] = set()
-    for statement in statements:
+    for statement, changed in zip(statements, folded.changes, strict=True):
         link = statement.link
         if link is None:
             continue
-        ended = _ended(statement) if link.acts else ()
-        before = {target: writes[target].status for target in ended if target in writes}
-        advance(writes, statement)
-        for commitment in (statement.row.commitment, *chain(*link.acts.values())):
-            slot = _slot(seqs.get(commitment), facts)
-            if slot is not None and commitment in writes:
-                members = standing.setdefault(slot, set())
-                (members.add if writes[commitment].status in _STANDING else members.discard)(commitment)
+        ended = _ended(statement) if changed else ()
+        before = {target: status for target, status, _ in changed if target in ended}
+        if link.kind == "write":
+            _stand(standing, slots.get(statement.row.seq), statement.row.commitment, at_writing(link))
+            if not link.acts and not (statement.content or {}).get("flags"):
+                continue  # as nearly all do, it changes nothing else
+        for target, _, status in changed:
+            acted_on = seqs.get(target)
+            if acted_on is not None:
+                _stand(standing, slots.get(acted_on.row.seq), target, status)
         for target in link.acts.get("holds", ()):
             on_hold |= {seqs[target].row.seq} if target in seqs else set()
         if _may_return(statement):
             _forget(required, _slots(statement, facts, seqs), statement.row.tenant_id)
         for slot, gone in _newly_ended(before, facts, seqs) if before else ():
-            if _is_sure(statement, gone, standing.get(slot, set()), seqs):
+            if _is_sure(statement, gone, standing.get(slot, ()), seqs):
                 required.setdefault(slot, set()).update(one.row.seq for one in gone)
     # What is on hold is compared with nothing, so such a key may have one value twice.
     unsure = {(facts[seq].tenant_id, facts[seq].key_tag) for seq in on_hold if seq in facts}
@@ -86,6 +87,20 @@ def _required(rows: StoreRows, statements: Sequence[Statement]) -> set[tuple[int
         for seq in found
         if seq in facts and slot not in unsure
     }
+
+
+def _stand(
+    standing: dict[Slot, tuple[bytes, ...]], slot: Slot | None, commitment: bytes, status: str
+) -> None:
+    """Notes whether a write stands among those of its key, of which few do."""
+    if slot is None:
+        return
+    known = standing.get(slot, ())
+    if status in _STANDING:
+        if commitment not in known:
+            standing[slot] = (*known, commitment)
+    elif commitment in known:
+        standing[slot] = tuple(one for one in known if one != commitment)
 
 
 def _may_return(statement: Statement) -> bool:
@@ -142,16 +157,18 @@ def _is_sure(
     """Whether what was ended is another value than what stands now: the guard would have called them equal."""
     assert statement.link is not None
     acts = statement.link.acts
-    instead = {target for act in _MAY_RETURN for target in acts.get(act, ())}
-    if statement.link.kind == "write":
-        instead = {statement.row.commitment}
-    others = [seqs.get(one) for one in instead]
-    return (
-        set(standing) <= instead
-        and all(_is_plain(one) for one in ended)
-        and all(_is_plain(one) for one in others)
-        and len({_said(one) for one in ended}) == len(ended)
-    )
+    others: Sequence[Statement | None] = (statement,)
+    instead: Collection[bytes] = (statement.row.commitment,)
+    if statement.link.kind != "write":
+        instead = {target for act in _MAY_RETURN for target in acts.get(act, ())}
+        others = [seqs.get(one) for one in instead]
+    for one in standing:
+        if one not in instead:
+            return False
+    for plain in (*ended, *others):
+        if not _is_plain(plain):
+            return False
+    return len(ended) == 1 or len({_said(one) for one in ended}) == len(ended)
 
 
 def _is_plain(statement: Statement | None) -> bool:
@@ -248,7 +265,7 @@ def _check_kept(
     now: int,
 ) -> Iterator[Finding]:
     """What an erasure kept is there, but for what came after it and may have taken it out again."""
-    returns = _returns(statements)
+    returns = _returns(statements) if erasures else {}
     kept = Counter((row.tenant_id, row.expires_at) for row in rows.ledger if row.source is None)
     for tenant, known in erasures.items():
         for one in known:

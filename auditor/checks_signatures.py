@@ -10,7 +10,7 @@ from auditor.findings import Finding, Note, Outcome
 from tlog.certificates import Logged
 from tlog.cose import CoseKey
 from tlog.errors import Error, MalformedError, VerificationError
-from tlog.statement import signer_of, verify_statement
+from tlog.statement import require_signed, signer_of
 
 _SECOND: Final = 1_000_000
 
@@ -75,7 +75,7 @@ class _Judge:
         if known or self._dated.holds(index, span, key):
             return
         try:
-            verify_statement(entry, key)
+            require_signed(entry, key)
         except Error:
             self.findings.append(Finding(code, where, "The signature of the statement does not hold."))
 

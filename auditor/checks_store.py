@@ -101,15 +101,20 @@ def check_sequences(rows: StoreRows, statements: Sequence[Statement]) -> Outcome
     findings: list[Finding] = []
     lost, declared = lost_of(statements), count_lost(statements)
     # Those that never reached the log are counted, and have no name.
-    missing = declared - len(lost & {statement.row.commitment for statement in statements})
+    missing = declared
+    if lost:
+        missing -= len(lost & {statement.row.commitment for statement in statements})
     if rows.tenant_id is None:
         numbers = [statement.row.seq for statement in statements]
         # A lost one may stand between others, or have its number taken again by what was written after a restore.
         holes = (numbers[-1] if numbers else 0) - len(numbers)
         if not missing or not 0 <= holes <= missing or len(set(numbers)) < len(numbers):
             findings += _gaps(numbers, "store.db events", len(numbers))
+    by_tenant: dict[int, list[int]] = {}
+    for statement in statements:
+        by_tenant.setdefault(statement.row.tenant_id, []).append(statement.row.tenant_seq)
     for tenant in rows.tenants:
-        numbers = [each.row.tenant_seq for each in statements if each.row.tenant_id == tenant.id]
+        numbers = by_tenant.get(tenant.id, [])
         # Whose the lost ones were, nobody knows: a restore leaves room for all of them behind the last number that
         # it knows, and some of them may stand before that.
         distinct = len(set(numbers)) == len(numbers)
@@ -154,17 +159,27 @@ def check_order(rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
 
 def check_salts(statements: Iterable[Statement]) -> Outcome:
     """No salt is used twice: two openings under one salt would tell whether they are equal."""
-    seen: dict[bytes, str] = {}
+    seen: dict[bytes, int] = {}
     findings = []
+    # Two for each statement, in turn: of the link, and of the content.
+    number = 0
+    places = []
     for statement in statements:
-        for name, salt in (("link", statement.row.link_salt), ("content", statement.row.content_salt)):
-            if salt is None:
-                continue
-            place = f"{statement.row.place}, salt of the {name}"
-            first = seen.setdefault(salt, place)
-            if first != place:
-                findings.append(Finding("SALT_REUSED", place, "A salt is used twice.", {"first": first}))
+        row = statement.row
+        places.append(row)
+        for salt in (row.link_salt, row.content_salt):
+            first = number if salt is None else seen.setdefault(salt, number)
+            if first != number:
+                evidence = {"first": _salt_place(places, first)}
+                findings.append(
+                    Finding("SALT_REUSED", _salt_place(places, number), "A salt is used twice.", evidence)
+                )
+            number += 1
     return Outcome(tuple(findings), (Note("salts", "salts compared with each other", len(seen)),))
+
+
+def _salt_place(rows: Sequence[EventRow], number: int) -> str:
+    return f"{rows[number // 2].place}, salt of the {('link', 'content')[number % 2]}"
 
 
 def check_times(

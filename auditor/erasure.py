@@ -48,9 +48,11 @@ def check_erasures(
         *_check_chain(rows, statements),
         *_check_tip(rows, cases),
     ]
-    present = {statement.row.commitment for statement in statements if statement.row.content is not None}
-    seqs = {statement.row.commitment: statement.row.seq for statement in statements}
-    holds = {one.row.commitment for one in statements if one.link is not None and one.link.acts.get("holds")}
+    # Of a store in which nothing was erased, nothing is asked of all its statements.
+    asked_of = statements if cases else ()
+    present = {statement.row.commitment for statement in asked_of if statement.row.content is not None}
+    seqs = {statement.row.commitment: statement.row.seq for statement in asked_of}
+    holds = {one.row.commitment for one in asked_of if one.link is not None and one.link.acts.get("holds")}
     manifests: dict[int, Manifest] = {}
     for case in cases:
         findings += _check_case(case, asked)

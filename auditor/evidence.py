@@ -213,8 +213,7 @@ class StoreRows:
     """Set where the audit is of one tenant: the rows of others were not read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(NamedTuple):
     """A row of `events`, decoded. `link` or `content` is None where its bytes are none, or do not open C."""
 
     row: EventRow
@@ -297,7 +296,10 @@ class Entries:
         """The span in which this entry stands at `index`; None if it does not stand there, or in none."""
         if index is None or not 0 <= index < len(self.entries) or self.entries[index] != entry:
             return None
-        return next((span for span in self.spans if span.start <= index < span.start + span.size), None)
+        for span in self.spans:
+            if span.start <= index < span.start + span.size:
+                return span
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import Final
 
 from auditor.evidence import Entries, ErasureRow, LogFiles, Statement, StoreRows
@@ -24,7 +25,8 @@ from auditor.manifests import (
     map_of,
     number_in,
 )
-from auditor.residual import Backup, residual_backups
+from auditor.residual import Backup as Backup
+from auditor.residual import residual_backups
 from tlog import cbor
 from tlog.errors import Error, MalformedError
 from tlog.merkle import Frontier, leaf_hash
@@ -291,7 +293,7 @@ def draw_sample(
 
     Those whose SHA-256 of root and commitment is lowest. Whoever signed the statements did not know the root.
     """
-    drawn = sorted(statements, key=lambda one: hashlib.sha256(root + one.row.commitment).digest())[:SAMPLE]
+    drawn = nsmallest(SAMPLE, statements, key=lambda one: hashlib.sha256(root + one.row.commitment).digest())
     return tuple(_sampled(one, erased) for one in sorted(drawn, key=lambda one: one.row.seq))
 
 
@@ -340,10 +342,10 @@ def exhibits_of_store(
     )
 
 
-def exhibits_of_log(files: LogFiles, policy: Policy) -> Exhibits:
-    """What a log without its store has to show."""
+def exhibits_of_log(files: LogFiles, policy: Policy, erasures: Sequence[ErasureRow] = ()) -> Exhibits:
+    """What a log without its store has to show, and the store's list of erasures beside it."""
     manifests = list(manifests_in(files, numbers_of_manifests((), files)))
-    return Exhibits(heads=tuple(heads_in(manifests, policy)), cards=make_cards(manifests))
+    return Exhibits(heads=tuple(heads_in(manifests, policy)), cards=make_cards(manifests, erasures))
 
 
 def check_heads(heads: Iterable[Head], entries: Entries) -> Outcome:

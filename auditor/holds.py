@@ -44,6 +44,8 @@ def check_holds(rows: StoreRows, statements: Sequence[Statement], asked: Asked) 
 def _check_cache(
     facts: Sequence[FactRow], statements: Sequence[Statement], kept: Counter[bytes]
 ) -> Iterator[Finding]:
+    if not kept and not any(fact.on_hold for fact in facts):
+        return
     by_seq = {statement.row.seq: statement.row.commitment for statement in statements}
     for fact in facts:
         expected = kept[by_seq.get(fact.seq, b"")]

@@ -12,9 +12,9 @@ _SHARES: Final[Mapping[str, int]] = {
     "the log": 5,
     "the store": 10,
     "statements": 30,
-    "signatures": 35,
     "pages": 15,
     "files": 5,
+    "signatures": 35,
 }
 STAGES: Final = tuple(_SHARES)
 EVERY: Final = 1024

@@ -153,11 +153,17 @@ def outline_page(data: bytes, usable: int) -> Outline | None:
     ends.sort()
     if starts[0] < content_start or ends[-1] > usable:
         return None
-    # Each ends after it starts. So where no start comes before the end of as many, no two share a byte.
-    edges = list(zip([content_start, *ends], [*starts, len(data)], strict=True))
-    if any(end > start for end, start in edges):
-        return None
-    free = [edge for edge in edges if edge[0] < edge[1]] + [(start + 4, end) for start, end in blocks]
+    starts.append(len(data))
+    ends.insert(0, content_start)
+    free: list[tuple[int, int]] = []
+    # Of most pages every cell ends where another starts.
+    if starts != ends:
+        # Each ends after it starts. So where no start comes before the end of as many, no two share a byte.
+        edges = list(zip(ends, starts, strict=True))
+        if any(end > start for end, start in edges):
+            return None
+        free = [edge for edge in edges if edge[0] < edge[1]]
+    free += [(start + 4, end) for start, end in blocks]
     children: tuple[int, ...] = ()
     if kind in (TABLE_INTERIOR, INDEX_INTERIOR):
         read = int.from_bytes

@@ -6,10 +6,8 @@ A log that was rewritten and signed again is whole in itself; only somebody who 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -21,12 +19,8 @@ from tlog.errors import Error, MalformedError, UnavailableError
 from tlog.merkle import Frontier
 from tlog.note import format_note, parse_note
 from tlog.policy import VerifiedCheckpoint
-from tlog.trust import Trust
 
 MAX_HEAD_BYTES: Final = 1 << 20
-MAX_VERIFIED_BYTES: Final = 1 << 26
-RULES: Final = 1
-"""What a statement has to be; a change here makes the next audit look at all of them again."""
 
 
 def check_head(folder: Path, verified: VerifiedCheckpoint, entries: Entries) -> Outcome:
@@ -54,53 +48,8 @@ def check_gone(folder: Path, origins: Iterable[str], where: str) -> Outcome:
     return Outcome((Finding("LOG_ROLLED_BACK", f"{where} checkpoint", what, {"seen_size": size}),))
 
 
-@dataclass(frozen=True, slots=True)
-class Before:
-    """What an earlier audit found nothing wrong with: the first entries of a log, and blocks of rows by digest."""
-
-    size: int = 0
-    rows: tuple[bytes, ...] = ()
-
-
-def verified_before(folder: Path, origin: str, trust: Trust, entries: Entries) -> Before:
-    """What of a log and its store an earlier audit found nothing wrong with, under this very trust and these rules.
-
-    The entries are compared by the root that they had then: a signature that held on the same bytes still holds.
-    """
-    kept = load_bytes(_verified_path(folder, origin), MAX_VERIFIED_BYTES)
-    if kept is None:
-        return Before()
-    try:
-        rules, size, root, digest, rows = json.loads(kept)
-        before = Before(size, tuple(bytes.fromhex(one) for one in rows))
-    except (ValueError, TypeError):
-        raise MalformedError("expected what an earlier audit kept of the entries it verified") from None
-    if type(size) is not int or rules != RULES or digest != _digest(trust) or not 0 < size <= entries.size:
-        return Before()
-    first = entries.leaves[:size]
-    whole = len(first) == size and Frontier().extend(first).root().hex() == root
-    return before if whole else Before()
-
-
-def keep_verified(folder: Path, verified: VerifiedCheckpoint, trust: Trust, rows: Iterable[bytes]) -> None:
-    """Remembers that nothing was found wrong with the entries under a checkpoint, nor with rows of these digests."""
-    checkpoint = verified.checkpoint
-    digests = [row.hex() for row in rows]
-    kept = json.dumps([RULES, checkpoint.size, checkpoint.root.hex(), _digest(trust), digests])
-    save_bytes(_verified_path(folder, checkpoint.origin), kept.encode())
-
-
 def _head_path(folder: Path, origin: str) -> Path:
     return folder / f"{hashlib.sha256(origin.encode()).hexdigest()}.checkpoint"
-
-
-def _verified_path(folder: Path, origin: str) -> Path:
-    return folder / f"{hashlib.sha256(origin.encode()).hexdigest()}.verified"
-
-
-def _digest(trust: Trust) -> str:
-    parts = (trust.text.encode("utf-8", "surrogateescape"), *trust.key_lists)
-    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
 
 def check_key_list(folder: Path, data: bytes) -> None:

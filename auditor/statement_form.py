@@ -7,6 +7,7 @@ signed link with a word of nobody's list is content that no erasure takes away.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from auditor.evidence import Statement
@@ -82,6 +83,7 @@ _DETAILS: Final[Mapping[str, Mapping[str, Is]]] = {
     "lost": {"count": _is_number, "statements": _are_hashes},
 }
 _WITH_REASON: Final = frozenset({"held", "refused"})
+_is_landed: Final = _is_word("stored", "superseded", "history", "conflict")
 _OWN: Final = frozenset({"erase", "manifest", "lost", "state"})
 """Kinds that the store makes by itself, and that tell nothing but their time."""
 _SAID: Final[Mapping[str, Is]] = {
@@ -106,6 +108,8 @@ _MORE: Final[Mapping[str, Mapping[str, Is]]] = {
 }
 _DIFFERENT_BYTES: Final = 2 + 32 + 2 + 64
 """At the end of an entry: the payload, and a signature of the usual length."""
+_BY_TYPE: Final[Mapping[Is, type]] = {_is_text: str, _is_time: int}
+"""What the type of a value alone tells."""
 _NEEDED: Final = frozenset({"recorded_at", "tenant", "agent", "client"})
 
 
@@ -114,12 +118,14 @@ def check_forms(statements: Sequence[Statement]) -> Outcome:
     findings: list[Finding] = []
     count = 0
     for statement in statements:
-        if statement.link is None:
+        link, content = statement.link, statement.content
+        if link is None:
             continue
         count += 1
-        findings += _check_link(statement)
-        if statement.content is not None:
-            findings += _check_content(statement, statement.content)
+        if not (link.kind == "write" and len(link.details) == 1 and _is_landed(link.details.get("outcome"))):
+            findings += _check_link(statement)
+        if content is not None and not _is_usual(link.kind, content):
+            findings += _check_content(statement, content)
     findings += _check_subjects(statements)
     checked = Note("forms", "links that hold nothing but words of lists, numbers and hashes", count)
     return Outcome(tuple(findings), (checked,))
@@ -162,11 +168,43 @@ def _check_link(statement: Statement) -> Iterator[Finding]:
         yield Finding("RESIDUE_ROW", statement.row.place, what, {"details": wrong})
 
 
+def _is_usual(kind: str, content: Mapping[str, Any]) -> bool:
+    """Whether a content is what one of its kind can be: which fields of which types it may have is looked up once."""
+    left = _left_to_check(kind, tuple(content), tuple(map(type, content.values())))
+    return left is not None and all(is_right(content[name]) for name, is_right in left)
+
+
+@lru_cache(maxsize=256)
+def _left_to_check(
+    kind: str, names: tuple[str, ...], types: tuple[type, ...]
+) -> tuple[tuple[str, Is], ...] | None:
+    """The fields of which the value has to tell; None if a content of these fields and types can't be right."""
+    known, needed = _fields_of(kind)
+    if not needed <= set(names):
+        return None
+    left = []
+    for name, of in zip(names, types, strict=True):
+        is_right = known.get(name)
+        if is_right is None:
+            return None
+        if is_right not in _BY_TYPE:
+            left.append((name, is_right))
+        elif of is not _BY_TYPE[is_right]:
+            return None
+    return tuple(left)
+
+
+@cache
+def _fields_of(kind: str) -> tuple[Mapping[str, Is], frozenset[str]]:
+    """The fields that a content of this kind may have, and those that it needs."""
+    if kind in _OWN:
+        return {"recorded_at": _is_number}, frozenset({"recorded_at"})
+    return {**_SAID, **_MORE.get(kind, {})}, _NEEDED
+
+
 def _check_content(statement: Statement, content: Mapping[str, Any]) -> Iterator[Finding]:
     assert statement.link is not None
-    kind = statement.link.kind
-    known = {"recorded_at": _is_number} if kind in _OWN else {**_SAID, **_MORE.get(kind, {})}
-    needed = known.keys() if kind in _OWN else _NEEDED
+    known, needed = _fields_of(statement.link.kind)
     wrong = sum(name not in known or not known[name](value) for name, value in content.items())
     if wrong or not needed <= content.keys():
         what = "The content has other fields than those of its kind, or values that they can't have."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final, Literal, TypeVar
 
 import apsw
@@ -58,6 +59,7 @@ MAX_STEPS: Final = 2_000_000_000
 """Steps of the SQLite machine before a statement is given up: a schema under audit may be a trap."""
 _CHECK_STEPS: Final = 1_000_000
 _CACHE_BYTES: Final = 32 * 1024 * 1024
+_WORD_BYTES: Final = 24
 _MAX_VALUE_BYTES: Final = 128 * 1024 * 1024
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_ .,:;()*=-]{1,200}")
 _VERSION: Final = 2
@@ -86,6 +88,7 @@ _LEDGER: Final = (
     "iibbBbiiIII",
 )
 _REQUESTS: Final = ("SELECT id, tenant, seq, body_tag, CAST(answer AS BLOB) FROM idempotency", "iiibt")
+_TENANTS: Final = ("SELECT id, number, CAST(name AS BLOB), last_seq FROM tenants", "ibti")
 _TOKENS: Final = ("SELECT id, tenant, target FROM tokens", "iiI")
 _ERASURES: Final = (
     "SELECT number, tenant, request, CAST(state AS BLOB), tombstone, detail, manifest FROM erasures",
@@ -105,9 +108,7 @@ def read_rows(connection: apsw.Connection, tenant: str | None) -> StoreRows:
     flaws: list[StoreFlaw] = []
     reader = _Reader(connection, flaws)
     reader.limit()
-    tenants = reader.rows(
-        "tenants", ("SELECT id, number, CAST(name AS BLOB), last_seq FROM tenants", "ibti"), TenantRow
-    )
+    tenants = reader.rows("tenants", _TENANTS, TenantRow)
     tenant_id = None if tenant is None else _tenant_id(connection, tenant)
     chosen = "" if tenant_id is None else f" WHERE tenant = {tenant_id}"
     if tenant_id is not None:
@@ -131,6 +132,16 @@ def read_rows(connection: apsw.Connection, tenant: str | None) -> StoreRows:
         meta=_meta(reader),
         flaws=tuple(flaws),
         tenant_id=tenant_id,
+    )
+
+
+def read_few(connection: apsw.Connection) -> StoreRows:
+    """The rows of which a store has few: tenants and erasures."""
+    reader = _Reader(connection, [])
+    reader.limit()
+    return StoreRows(
+        tenants=reader.rows("tenants", _TENANTS, TenantRow),
+        erasures=reader.rows("erasures", _ERASURES, ErasureRow, " ORDER BY number"),
     )
 
 
@@ -268,7 +279,13 @@ def _with_texts(row: Sequence[Any], texts: Iterable[int]) -> Sequence[Any]:
     return values
 
 
-def _text(value: Any) -> str:
+def _text(value: bytes) -> str:
+    return _word(value) if len(value) <= _WORD_BYTES else str(value, "utf-8", "backslashreplace")
+
+
+@lru_cache(maxsize=256)
+def _word(value: bytes) -> str:
+    """The text of few bytes: those of a column are mostly the same few words, and each is in memory once."""
     return str(value, "utf-8", "backslashreplace")
 
 

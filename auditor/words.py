@@ -45,7 +45,8 @@ _VOCABULARY: Final = (
 _INSTANCES: Final = "SELECT doc, CAST(term AS BLOB), col FROM temp.words"
 _BEGINNINGS: Final = "SELECT DISTINCT segid, CAST(term AS BLOB) FROM search_idx WHERE length(term) > 1"
 _FOLLOWING: Final = "SELECT CAST(term AS BLOB) FROM temp.terms WHERE term >= CAST(? AS TEXT) LIMIT 1"
-_ASCII_WORD: Final = re.compile("[0-9A-Za-z]+")
+_ASCII_WORDS: Final = bytes(code if chr(code).isalnum() and code < 128 else 32 for code in range(256))
+"""Letters and digits of ASCII as they are, everything else as a space."""
 # Scripts written without spaces between words, and Hangul: their characters are indexed in overlapping pairs.
 _UNSPACED: Final = re.compile(
     "[\u0e01-\u0e5b\u0e81-\u0edf\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3031-\u3035\u3041-\u309f"
@@ -80,12 +81,16 @@ def check_words(connection: apsw.Connection, facts: Iterable[Indexed]) -> Outcom
 
 def columns_of(fact: Indexed) -> tuple[str, ...]:
     """Key, value and body of a fact: words, each after the token of its scope."""
-    content = fact.content
-    named = " ".join(str(content[name]) for name in ("key", "subject") if content.get(name))
-    texts = (named, str(content.get("value") or ""), str(content.get("text") or ""))
+    get = fact.content.get
+    key, subject = get("key"), get("subject")
+    named = f"{key} {subject}" if key and subject else str(key or subject or "")
     scope = _scope(fact.agent_tag[:8])
     between = " " + scope
-    return tuple(scope + between.join(words) if (words := words_of(text)) else "" for text in texts)
+    columns = []
+    for text in (named, str(get("value") or ""), str(get("text") or "")):
+        words = words_of(text)
+        columns.append(scope + between.join(words) if words else "")
+    return tuple(columns)
 
 
 @lru_cache(maxsize=4096)
@@ -96,7 +101,7 @@ def _scope(tag: bytes) -> str:
 def words_of(text: str) -> list[str]:
     """The words of a text, and the pairs of its characters in scripts without spaces."""
     if text.isascii():
-        return _ASCII_WORD.findall(text)
+        return text.encode().translate(_ASCII_WORDS).decode().split()
     # The tables of Unicode 3.2, which no release changes: what was indexed under one Python is so under another.
     told = "".join(map(_written, unicodedata.ucd_3_2_0.normalize("NFKC", text)))
     pairs = [run[at : at + 2] for run in _UNSPACED.findall(told) for at in range(len(run))]

@@ -295,7 +295,7 @@ def _decode_plain(data: bytes) -> dict[str, Any] | None:
         )
     except cbor2.CBORDecodeError:
         return None
-    if type(content) is not dict or not _is_flat(content.values()):
+    if type(content) is not dict or not _is_flat(content):
         return None
     names = tuple(content)
     order = _order(names)
@@ -321,14 +321,24 @@ def _is_plain(values: Iterable[object]) -> bool:
     return True
 
 
-def _is_flat(values: Iterable[object]) -> bool:
+def _is_flat(content: Mapping[str, object]) -> bool:
     """The same of values that cbor2 read, whose integers are of 64 bits: longer ones have a tag."""
-    kinds = set(map(type, values))
-    if kinds <= _DECODED:
-        return True
-    return kinds <= _WITH_LISTS and all(
-        type(one) is str for value in values if type(value) is list for one in value
-    )
+    lists = _lists_among(tuple(content), tuple(map(type, content.values())))
+    if lists is None:
+        return False
+    for name in lists:
+        for one in content[name]:  # type: ignore[attr-defined]
+            if type(one) is not str:
+                return False
+    return True
+
+
+@lru_cache(maxsize=256)
+def _lists_among(names: tuple[str, ...], types: tuple[type, ...]) -> tuple[str, ...] | None:
+    """Which fields are lists; None if some are neither lists nor flat values."""
+    if not _WITH_LISTS.issuperset(types):
+        return None
+    return tuple(name for name, kind in zip(names, types, strict=True) if kind is list)
 
 
 @lru_cache(maxsize=256)

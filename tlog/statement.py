@@ -51,6 +51,11 @@ from tlog.errors import MalformedError, VerificationError
 TYP: Final = "application/vnd.muniment.statement+cose"
 MAX_ENTRY_BYTES: Final = 65535  # what an entry bundle can hold (C2SP tlog-tiles)
 HASH_BYTES: Final = 32
+_USUAL_SIGNATURE_BYTES: Final = 64  # of Ed25519 and of ECDSA with P-256
+_SIGNATURE_HEAD: Final = cbor.head(2, _USUAL_SIGNATURE_BYTES)
+# Counted from the end of an entry with such a signature.
+_SIGNATURE_AT: Final = len(_SIGNATURE_HEAD) + _USUAL_SIGNATURE_BYTES
+_COMMITMENT_AT: Final = HASH_BYTES + _SIGNATURE_AT
 _MAX_NAME_BYTES: Final = 8192  # RFC 9943 bounds an issuer at 8192 characters
 _PROTECTED_LABELS: Final = frozenset((ALG, KID, CWT_CLAIMS, TYP_LABEL, PAYLOAD_HASH_ALG))
 # Unsigned, each of these would let anybody say who issued a statement or what its payload is.
@@ -139,38 +144,63 @@ def require_name(name: object) -> str:
 
 def parse_statement(entry: bytes) -> Statement:
     """The statement of our shape in `entry`; its signature is not checked. Raises MalformedError."""
-    protected, payload_hash, _ = _split(entry)
-    header = _decode_header(protected)
+    header, payload_hash, _ = _read(entry)
     return Statement(header.issuer, header.subject, header.kid, header.algorithm, payload_hash, entry)
 
 
 def payload_hash_of(entry: bytes) -> bytes:
     """The commitment that the statement of our shape in `entry` states; its signature is not checked."""
-    protected, payload_hash, _ = _split(entry)
-    _decode_header(protected)
-    return payload_hash
+    return _read(entry)[1]
 
 
 def signer_of(entry: bytes) -> tuple[str, bytes]:
     """The issuer and the kid that the statement of our shape in `entry` states; its signature is not checked."""
-    header = _decode_header(_split(entry)[0])
+    header = _read(entry)[0]
     return header.issuer, header.kid
 
 
 def verify_statement(entry: bytes, key: CoseKey) -> Statement:
     """The statement of our shape in `entry`, signed by `key`."""
-    protected, payload_hash, signature = _split(entry)
-    header = _decode_header(protected)
+    require_signed(entry, key)
+    return parse_statement(entry)
+
+
+def require_signed(entry: bytes, key: CoseKey) -> None:
+    """Returns when `entry` is a statement of our shape that `key` has signed."""
+    header, payload_hash, signature = _read(entry)
     require_kid(header.kid, key)
     algorithm = require_algorithm(key, header.algorithm)
     verify_signature(key, algorithm, header.signed_prefix + payload_hash, signature)
-    return Statement(header.issuer, header.subject, header.kid, algorithm, payload_hash, entry)
 
 
 def require_kid(kid: bytes, key: CoseKey) -> None:
     """Returns when `kid` names `key`."""
     if kid != key.key_id:
         raise VerificationError("COSE: the kid names another key than the one it is checked with", code="kid")
+
+
+def _read(entry: bytes) -> tuple[_Header, bytes, bytes]:
+    """Header, commitment and signature of an entry of our shape."""
+    if entry[-_SIGNATURE_AT:-_USUAL_SIGNATURE_BYTES] == _SIGNATURE_HEAD:
+        header = _header_before(entry[:-_COMMITMENT_AT])
+        if header is not None:
+            return header, entry[-_COMMITMENT_AT:-_SIGNATURE_AT], entry[-_USUAL_SIGNATURE_BYTES:]
+    protected, payload_hash, signature = _split(entry)
+    return _decode_header(protected), payload_hash, signature
+
+
+@lru_cache(maxsize=64)
+def _header_before(beginning: bytes) -> _Header | None:
+    """The header of all entries that begin so, and go on with a commitment and a signature of the usual length alone.
+
+    Entries of a store share it, so what they begin with is read once. None if there are no such entries.
+    """
+    try:
+        usual = beginning + bytes(HASH_BYTES) + _SIGNATURE_HEAD + bytes(_USUAL_SIGNATURE_BYTES)
+        protected, _, signature = _split(usual)
+        return _decode_header(protected) if len(signature) == _USUAL_SIGNATURE_BYTES else None
+    except MalformedError:
+        return None
 
 
 def _split(entry: bytes) -> tuple[bytes, bytes, bytes]:
@@ -299,9 +329,8 @@ def entry_identity(entry: bytes) -> bytes:
     so that two statements which differ in any header stay two; only a second signature changes nothing.
     """
     try:
-        protected, payload_hash, _ = _split(entry)
-        issuer = _decode_header(protected).issuer
+        header, payload_hash, _ = _read(entry)
     except MalformedError:
         message = parse_signed_statement(entry).message
         return hashlib.sha256(cbor.encode([message.protected, message.payload])).digest()
-    return identity(issuer, payload_hash)
+    return identity(header.issuer, payload_hash)

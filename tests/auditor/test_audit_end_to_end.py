@@ -506,7 +506,7 @@ def test_needles_are_found_in_other_places(copy: Any, tmp_path: Path) -> None:
 def test_a_scan_that_does_not_find_its_control_is_inconclusive(
     copy: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("auditor.audit.CANARY", "nobody wrote this anywhere")
+    monkeypatch.setattr("auditor.scan.CANARY", "nobody wrote this anywhere")
     outcome = copy.audit(needles=["Zqxv Kumquat"]).outcome
     assert {finding.code for finding in outcome.findings} == {"CONTROL_FAILED"}
     assert Report(outcome, "2030-01-01T00:00:00Z").verdict == "inconclusive"

@@ -31,7 +31,7 @@ def test_a_terminal_gets_a_bar_that_goes() -> None:
             tell(stage)
     lines = lines_of(terminal)
     assert lines[0] == "[------------------------] auditing the log"
-    assert lines[-2] == "[######################--] auditing files"
+    assert lines[-2] == "[###############---------] auditing signatures"
     assert lines[-1] == ""
 
 
@@ -50,7 +50,7 @@ def test_the_bar_says_how_fast_and_how_much_longer() -> None:
     assert lines[2] == (
         "[##########--------------] auditing statements, 100,000 of 100,000, 8,333 a second, about 15 s left"
     )
-    assert lines[3].startswith("[##########--------------] auditing signatures, about ")
+    assert lines[3].startswith("[###############---------] auditing signatures, about ")
     assert len(lines) == 5
 
 
