@@ -16,7 +16,7 @@ from auditor import erasure
 from auditor.ageing import check_confirmable
 from auditor.ahead import verified_ahead
 from auditor.bundle import ReadBundle, is_bundle, read_bundle
-from auditor.chain import AuditedLog, audit_logs, logs_in, logs_of_home, with_key_list
+from auditor.chain import AuditedLog, audit_logs, logs_in, logs_of_home
 from auditor.checks import check_store
 from auditor.checks_pages import Live, check_structure, place_hits
 from auditor.checks_signatures import check_signatures
@@ -32,6 +32,7 @@ from auditor.exhibits import (
 )
 from auditor.findings import Finding, Note, Outcome, merge
 from auditor.home_files import Belongs, check_guard_keys, check_home_files, sizes_of_logs, staged_policies
+from auditor.key_lists import check_key_lists
 from auditor.log_files import FOLDER, url_files
 from auditor.monitor_state import earlier_heads
 from auditor.own_heads import check_own_heads, read_own_heads
@@ -120,7 +121,7 @@ def _audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequenc
             logs = logs_of_home(places.home)
         else:
             raise MalformedError("expected a home or a log to audit")
-        keys, asked = with_key_list(logs[-1][1], asked, places.state)
+        keys, asked = check_key_lists(logs, asked, places.state)
         with_notes = places.home is not None and places.log is None and bundle is None
         own = read_own_heads(places.home, [name for name, _ in logs]) if with_notes and places.home else ()
         # Before this audit puts its own head in the place of theirs.

@@ -15,6 +15,7 @@ from auditor import (
 )
 from auditor.act_targets import check_acts
 from auditor.ageing import check_age
+from auditor.checks_conflicts import check_conflicts
 from auditor.checks_grants import check_grants
 from auditor.evidence import Asked, Entries, LogFiles, Statement, StoreRows
 from auditor.findings import Outcome, merge
@@ -23,6 +24,7 @@ from auditor.holds import check_holds
 from auditor.lost import check_lost
 from auditor.progress import Tell, silent
 from auditor.registrations import check_registrations
+from auditor.restored import check_restored
 from auditor.statement_form import check_forms
 from auditor.states import check_states
 
@@ -73,8 +75,10 @@ def _check_statements(
         checks_store.check_times(rows, statements, cosigned_at, entries, asked),
         checks_store.check_promises(statements, entries, asked),
         checks_facts.check_opened(statements, folded),
+        check_restored(rows, statements),
         checks_facts.check_facts(rows, statements, folded),
         checks_caches.check_caches(rows, statements),
+        check_conflicts(rows, statements),
         checks_ledger.check_ledger(rows, statements, folded, asked.now),
         checks_guard.check_returned(statements),
         checks_guard.count_unguarded(statements),
