@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from auditor.evidence import ErasureRow, FactRow, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
@@ -30,15 +30,23 @@ Slot = tuple[int, bytes]
 """Tenant and the tag of a key."""
 
 
+class Loose(NamedTuple):
+    """Facts of a key whose values it had retired when some came back, and how many did at most."""
+
+    facts: frozenset[int] | set[int] = frozenset()
+    returned: int = 0
+
+
 def check_ledger(rows: StoreRows, statements: Sequence[Statement], folded: Fold, now: int) -> Outcome:
     """Each retired value that must be refused has a row, and none counts for shorter than an erasure said."""
-    required = _required(rows, statements)
+    required, loose = _required(rows, statements)
     there = {(row.tenant_id, row.source) for row in rows.ledger if row.source is not None}
     findings = [
         Finding(CODE, "store.db ledger", "A retired value has no row in the value ledger.", {"fact": seq})
         for tenant, seq in sorted(required)
         if (tenant, seq) not in there
     ]
+    findings += _check_loose(loose, there)
     findings += _check_sources(rows, folded)
     findings += _check_until(rows, required)
     findings += _check_versions(rows, statements)
@@ -51,13 +59,18 @@ def check_ledger(rows: StoreRows, statements: Sequence[Statement], folded: Fold,
     return Outcome(tuple(findings), (checked,))
 
 
-def _required(rows: StoreRows, statements: Sequence[Statement]) -> set[tuple[int, int]]:
-    """Tenant and number of each fact whose value the ledger must have a row for that names it."""
+def _required(
+    rows: StoreRows, statements: Sequence[Statement]
+) -> tuple[set[tuple[int, int]], Mapping[Slot, Loose]]:
+    """Tenant and number of each fact whose value the ledger must have a row for that names it; and by key those of
+    which all but a few must have one.
+    """
     facts = {fact.seq: fact for fact in rows.facts}
     seqs = {statement.row.commitment: statement for statement in statements}
     writes: dict[bytes, Folded] = {}
     standing: dict[Slot, set[bytes]] = {}
     required: dict[Slot, set[int]] = {}
+    loose: dict[Slot, Loose] = {}
     on_hold: set[int] = set()
     for statement in statements:
         link = statement.link
@@ -74,18 +87,21 @@ def _required(rows: StoreRows, statements: Sequence[Statement]) -> set[tuple[int
         for target in link.acts.get("holds", ()):
             on_hold |= {seqs[target].row.seq} if target in seqs else set()
         if _may_return(statement):
-            _forget(required, _slots(statement, facts, seqs), statement.row.tenant_id)
+            about = _slots(statement, facts, seqs) or {s for s in required if s[0] == statement.row.tenant_id}
+            _loosen(required, loose, about, _count_returned(statement))
         for slot, gone in _newly_ended(before, facts, seqs) if before else ():
             if _is_sure(statement, gone, standing.get(slot, set()), seqs):
                 required.setdefault(slot, set()).update(one.row.seq for one in gone)
     # What is on hold is compared with nothing, so such a key may have one value twice.
     unsure = {(facts[seq].tenant_id, facts[seq].key_tag) for seq in on_hold if seq in facts}
-    return {
+    sure = {
         (slot[0], seq)
         for slot, found in required.items()
         for seq in found
         if seq in facts and slot not in unsure
     }
+    left = {slot: Loose(one.facts & facts.keys(), one.returned) for slot, one in loose.items()}
+    return sure, {slot: one for slot, one in left.items() if slot not in unsure}
 
 
 def _may_return(statement: Statement) -> bool:
@@ -97,10 +113,32 @@ def _may_return(statement: Statement) -> bool:
     return bool(statement.link.acts) and not _MAY_RETURN.isdisjoint(statement.link.acts)
 
 
-def _forget(required: dict[Slot, set[int]], slots: Collection[Slot], tenant: int) -> None:
-    """Nothing is required any more of the keys that a statement is about; of all, where that is not known."""
-    for slot in slots or [one for one in required if one[0] == tenant]:
-        required.pop(slot, None)
+def _count_returned(statement: Statement) -> int:
+    """How many values at most a statement has taken out of the ledger: each that it makes current is one row."""
+    assert statement.link is not None
+    return max(1, sum(len(statement.link.acts.get(act, ())) for act in _MAY_RETURN))
+
+
+def _loosen(
+    required: dict[Slot, set[int]], loose: dict[Slot, Loose], slots: Collection[Slot], returned: int
+) -> None:
+    """Of what these keys have retired so far, that many more may be in the ledger no longer, or by another fact."""
+    for slot in slots:
+        known = loose.get(slot, Loose())
+        if slot in required or slot in loose:
+            loose[slot] = Loose(known.facts | required.pop(slot, set()), known.returned + returned)
+
+
+def _check_loose(loose: Mapping[Slot, Loose], there: Collection[tuple[int, int]]) -> Iterator[Finding]:
+    """Of the values that a key retired before one came back, no more than came back are missing."""
+    for (tenant, _), one in loose.items():
+        found = sum((tenant, seq) in there for seq in one.facts)
+        if found < len(one.facts) - one.returned:
+            what = (
+                "The value ledger has fewer rows of a key than it has retired values that have not come back."
+            )
+            evidence = {"retired": len(one.facts), "returned": one.returned, "found": found}
+            yield Finding(CODE, "store.db ledger", what, {"fact": min(one.facts), **evidence})
 
 
 def _slots(statement: Statement, facts: Mapping[int, FactRow], seqs: Mapping[bytes, Statement]) -> set[Slot]:
@@ -271,6 +309,6 @@ def _returns(statements: Sequence[Statement]) -> Mapping[int, list[tuple[int, in
     found: dict[int, list[tuple[int, int]]] = {}
     for statement in statements:
         if statement.link is not None and _may_return(statement):
-            count = max(1, sum(len(statement.link.acts.get(act, ())) for act in _MAY_RETURN))
-            found.setdefault(statement.row.tenant_id, []).append((statement.row.seq, count))
+            returned = (statement.row.seq, _count_returned(statement))
+            found.setdefault(statement.row.tenant_id, []).append(returned)
     return found

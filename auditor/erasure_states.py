@@ -114,7 +114,7 @@ def check_detail(case: Case, document: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _is_in_order(noted: Mapping[str, Any], erased_at: int | None) -> bool:
-    """Whether it was received, begun and executed in this order, as far as a clock that was set meanwhile may differ."""
+    """Whether it was received, begun and executed in this order, but for what a clock may have been set by."""
     times = [noted.get("received_at"), noted.get("started_at"), erased_at]
     known = [one for one in times if type(one) is int]
     return all(before <= after + _CLOCK_SKEW for before, after in pairwise(known))

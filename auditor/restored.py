@@ -28,5 +28,7 @@ def check_restored(rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
             if not any(last <= end < statement.row.seq for end in ends):
                 what = "When the statement was made is gone, and no restore from a backup explains it."
                 findings.append(Finding("WRITE_MISSING", statement.row.place, what))
-    checked = Note("restored", "statements without their time, each behind a backup that a restore began with", count)
+    checked = Note(
+        "restored", "statements without their time, each behind a backup that a restore began with", count
+    )
     return Outcome(tuple(findings), (checked,) if count else ())
