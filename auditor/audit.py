@@ -47,6 +47,7 @@ from auditor.settings import check_settings
 from auditor.snapshot import STORE, copy_store, read_only
 from auditor.sqlite_file import Pages
 from auditor.sqlite_pages import PageReport
+from auditor.stale_tiles import check_stale_tiles
 from auditor.state import keep_verified
 from auditor.store_rows import check_soundness, missing_tables, read_rows, row_numbers, unknown_tables
 from auditor.strays import check_strays
@@ -143,6 +144,8 @@ def _audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequenc
             outcomes.append(check_own_heads(own, log.entries, head))
             outcomes.append(check_settings(places.home, asked, places.state))
         outcomes.append(check_heads(exhibits.heads, log.entries))
+        sizes = [head.size for head in (*earlier, *exhibits.heads)]
+        outcomes.append(check_stale_tiles(log.files, log.entries, sizes))
         if needles is not None:
             outcomes.append(check_confirmable(log.entries, needles))
         outcomes += [_compare_manifest(path, log.files) for path in places.manifests]
