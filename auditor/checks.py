@@ -20,6 +20,7 @@ from auditor.checks_grants import check_grants
 from auditor.evidence import Asked, Entries, LogFiles, Statement, StoreRows
 from auditor.findings import Outcome, merge
 from auditor.fold import fold
+from auditor.given import check_given
 from auditor.holds import check_holds
 from auditor.lost import check_lost
 from auditor.progress import Tell, silent
@@ -83,6 +84,7 @@ def _check_statements(
         checks_guard.check_returned(statements),
         checks_guard.count_unguarded(statements),
         check_holds(rows, statements, asked),
+        check_given(rows, statements, asked),
         check_states(rows, statements),
         check_lost(rows, statements, entries),
     ]

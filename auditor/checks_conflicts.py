@@ -41,6 +41,11 @@ def check_conflicts(rows: StoreRows, statements: Sequence[Statement]) -> Outcome
     kept = {groups.of(commitment) for commitment in present}
     found = {row.seq: row.closed_by for row in rows.conflicts}
     findings = list(_compare(told, found, {seq for seq, (_, key) in told.items() if key in kept}))
+    for row in rows.conflicts:
+        opener = groups.of(commitments.get(row.seq, b""))
+        if opener in kept and opener != groups.of((row.tenant_id, row.key_tag)):
+            what = "A conflict is filed under another key than what was said in it."
+            findings.append(Finding("FACT_ALTERED", f"store.db conflicts seq {row.seq}", what))
     checked = Note("disagreements", "conflicts opened and closed by the statements that say so", len(found))
     return Outcome(tuple(findings), (checked,))
 

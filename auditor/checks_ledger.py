@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from auditor.evidence import ErasureRow, FactRow, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
 from auditor.fold import Fold, Folded, advance
-from auditor.manifests import MAX_MANIFEST_BYTES, map_in, map_of, number_in
+from auditor.manifests import MAX_MANIFEST_BYTES, hour_of, map_in, map_of, number_in
 from tlog import cbor
 from tlog.errors import MalformedError
 
@@ -25,6 +25,8 @@ _STANDING: Final = frozenset({"active", "conflict"})
 _ENDED: Final = frozenset({"superseded", "retracted"})
 _MANY: Final = "many"
 _MAY_RETURN: Final = frozenset({"lifts", "confirms", "keeps"})
+_FIRST: Final = 1_600_000_000_000_000
+"""No store is older."""
 _UNGUARDED: Final = frozenset({"unguarded", "reaffirmed"})
 Slot = tuple[int, bytes]
 """Tenant and the tag of a key."""
@@ -87,8 +89,9 @@ def _required(
         for target in link.acts.get("holds", ()):
             on_hold |= {seqs[target].row.seq} if target in seqs else set()
         if _may_return(statement):
-            about = _slots(statement, facts, seqs) or {s for s in required if s[0] == statement.row.tenant_id}
-            _loosen(required, loose, about, _count_returned(statement))
+            about = _slots(statement, facts, seqs)
+            about = about or {one for one in (*required, *loose) if one[0] == statement.row.tenant_id}
+            _loosen(required, loose, about, _count_plain(statement, seqs))
         for slot, gone in _newly_ended(before, facts, seqs) if before else ():
             if _is_sure(statement, gone, standing.get(slot, set()), seqs):
                 required.setdefault(slot, set()).update(one.row.seq for one in gone)
@@ -119,14 +122,28 @@ def _count_returned(statement: Statement) -> int:
     return max(1, sum(len(statement.link.acts.get(act, ())) for act in _MAY_RETURN))
 
 
+def _count_plain(statement: Statement, seqs: Mapping[bytes, Statement]) -> int | None:
+    """The same, where each of them is written in one way alone; None where one may stand for several values.
+
+    Dates and numbers may: a reader of 3/4 can't tell which, so the guard knows it as either.
+    """
+    assert statement.link is not None
+    acts = statement.link.acts
+    targets = [target for act in _MAY_RETURN for target in acts.get(act, ())]
+    about = [statement] if statement.link.kind == "write" else [seqs.get(target) for target in targets]
+    told = [None if one is None or one.content is None else _said(one) for one in about]
+    plain = all(isinstance(one, str) and not any(map(str.isnumeric, one)) for one in told)
+    return _count_returned(statement) if told and plain else None
+
+
 def _loosen(
-    required: dict[Slot, set[int]], loose: dict[Slot, Loose], slots: Collection[Slot], returned: int
+    required: dict[Slot, set[int]], loose: dict[Slot, Loose], slots: Collection[Slot], returned: int | None
 ) -> None:
     """Of what these keys have retired so far, that many more may be in the ledger no longer, or by another fact."""
     for slot in slots:
-        known = loose.get(slot, Loose())
-        if slot in required or slot in loose:
-            loose[slot] = Loose(known.facts | required.pop(slot, set()), known.returned + returned)
+        known, more = loose.pop(slot, Loose()), required.pop(slot, set())
+        if returned is not None and (known.facts or more):
+            loose[slot] = Loose(known.facts | more, known.returned + returned)
 
 
 def _check_loose(loose: Mapping[Slot, Loose], there: Collection[tuple[int, int]]) -> Iterator[Finding]:
@@ -227,14 +244,17 @@ def _check_until(rows: StoreRows, required: Collection[tuple[int, int]]) -> Iter
             said.setdefault((fact.tenant_id, fact.key_tag), set()).add(fact.valid_until)
     # The record that said it may be erased, and its row stays.
     thinned = {row.tenant_id for row in rows.erasures}
+    ended = {fact.seq: fact.replaced_at for fact in rows.facts}
     for row in rows.ledger:
         if row.until is None:
             continue
         known = said.get((row.tenant_id, row.key_tag), set())
         if row.source is not None and (row.tenant_id, row.source) in required:
             what = "A retired value is to be refused for a time only, and what replaced it holds for good."
-        elif row.until not in known and row.tenant_id not in thinned:
+        elif row.until not in known and (row.tenant_id not in thinned or hour_of(row.until) != row.until):
             what = "A retired value is to be refused until a time that no record of its key has named."
+        elif row.until <= (ended.get(row.source or 0) or _FIRST):
+            what = "A retired value is to be refused until a time before it was retired."
         else:
             continue
         yield Finding(CODE, f"store.db ledger row {row.id}", what)
@@ -288,6 +308,13 @@ def _check_kept(
     """What an erasure kept is there, but for what came after it and may have taken it out again."""
     returns = _returns(statements)
     kept = Counter((row.tenant_id, row.expires_at) for row in rows.ledger if row.source is None)
+    for (tenant, expires_at), count in sorted(kept.items(), key=str):
+        noted = erasures.get(tenant, ())
+        entries = sum(number_in(one, "entries") for one in noted if one.get("expires_at") == expires_at)
+        if any(one.get("disposition") != "erase" for one in noted) and count > entries:
+            what = "The value ledger has more rows without a fact than erasures have kept."
+            evidence = {"kept": entries, "found": count}
+            yield Finding("FACT_ALTERED", "store.db ledger", what, evidence)
     for tenant, known in erasures.items():
         for one in known:
             expires_at = one.get("expires_at")
