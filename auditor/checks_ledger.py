@@ -310,8 +310,9 @@ def _check_kept(
     kept = Counter((row.tenant_id, row.expires_at) for row in rows.ledger if row.source is None)
     for (tenant, expires_at), count in sorted(kept.items(), key=str):
         noted = erasures.get(tenant, ())
-        entries = sum(number_in(one, "entries") for one in noted if one.get("expires_at") == expires_at)
-        if any(one.get("disposition") != "erase" for one in noted) and count > entries:
+        keeping = [one for one in noted if one.get("disposition") in ("keep", "expire")]
+        entries = sum(number_in(one, "entries") for one in keeping if one.get("expires_at") == expires_at)
+        if keeping and count > entries:
             what = "The value ledger has more rows without a fact than erasures have kept."
             evidence = {"kept": entries, "found": count}
             yield Finding("FACT_ALTERED", "store.db ledger", what, evidence)

@@ -8,7 +8,7 @@ from typing import Any
 
 import tampering as by
 from copies import Copy
-from tamper_catalogue import Tamper, home_file, of_copy, sql
+from tamper_catalogue import Make, Tamper, home_file, of_copy, sql
 
 from memory.wiring import open_home
 from tlog import cbor
@@ -24,8 +24,20 @@ def _begun_before_it_was_asked_for(copy: Copy) -> None:
     copy.sql(("UPDATE erasures SET detail = ?", (cbor.encode(told),)))
 
 
-def _back_and_thinned(copy: Copy) -> None:
-    """A key that has moved on twice, and back to the first value; then what it retired is taken out."""
+def _with_oslo(sql: str) -> Make:
+    """A key has moved on twice, and back to the first value, and its rows are changed."""
+
+    def change(copy: Copy) -> None:
+        _move_back(copy)
+        (oslo,) = copy.ask("SELECT max(source) FROM ledger WHERE source < (SELECT max(source) FROM ledger)")[
+            0
+        ]
+        copy.sql(f"{sql} WHERE source = {oslo}")
+
+    return of_copy(change)
+
+
+def _move_back(copy: Copy) -> None:
     with open_home(copy.home) as home:
         one = home.memory(by.ONE)
         for city in ("Rome", "Oslo", "Bern"):
@@ -35,8 +47,22 @@ def _back_and_thinned(copy: Copy) -> None:
         one.remember("the venue is Rome", **said)
         home.publish()
     assert copy.codes() == set()
-    (oslo,) = copy.ask("SELECT max(source) FROM ledger WHERE source < (SELECT max(source) FROM ledger)")[0]
-    copy.sql(f"DELETE FROM ledger WHERE source = {oslo}")
+
+
+def _one_more_kept(copy: Copy) -> None:
+    """Beside the value that an erasure has kept refused, one that nobody ever said."""
+    with open_home(copy.home) as home:
+        one = home.memory(by.ONE)
+        for gate in ("12", "14"):
+            one.remember(f"the gate is {gate}", key="gate", value=gate)
+        asked = {"key": "gate", "guard": "keep"}
+        one.forget(confirm=one.forget_preview(**asked)["confirm"], **asked)
+        home.publish()
+    assert copy.codes() == set()
+    copy.sql(
+        "INSERT INTO ledger SELECT 999, tenant, agent_tag, key_tag, subject_tag, randomblob(32), name_tags,"
+        " word_count, canon_version, NULL, NULL, NULL FROM ledger WHERE source IS NULL LIMIT 1"
+    )
 
 
 def _another_key(copy: Copy) -> None:
@@ -106,20 +132,13 @@ FOURTH = (
         "FACT_ALTERED",
         sql("INSERT INTO acts SELECT 999, tenant, target, seq, act FROM acts LIMIT 1"),
     ),
-    Tamper("the last value that a key has retired", "RETIREMENT_FORGOTTEN", of_copy(_back_and_thinned)),
+    Tamper("the last value that a key has retired", "RETIREMENT_FORGOTTEN", _with_oslo("DELETE FROM ledger")),
     Tamper(
         "a value refused until long ago",
         "RETIREMENT_FORGOTTEN",
-        sql(f"UPDATE ledger SET until = {HOUR} WHERE id = (SELECT max(id) FROM ledger)"),
+        _with_oslo(f"UPDATE ledger SET until = {HOUR}"),
     ),
-    Tamper(
-        "more values kept than an erasure kept",
-        "FACT_ALTERED",
-        sql(
-            "INSERT INTO ledger SELECT 999, tenant, agent_tag, key_tag, subject_tag, randomblob(32), name_tags,"
-            " word_count, canon_version, NULL, NULL, NULL FROM ledger LIMIT 1"
-        ),
-    ),
+    Tamper("more values kept than an erasure kept", "FACT_ALTERED", of_copy(_one_more_kept)),
     Tamper(
         "when a tombstone was made",
         "WRITE_MISSING",
