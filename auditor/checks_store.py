@@ -153,6 +153,11 @@ def check_order(rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
     for _, target_seq, seq, _ in sorted(acts ^ cached):
         what = "The cache of acts differs from what the link of the statement says."
         findings.append(Finding("FACT_ALTERED", f"store.db acts seq {seq} target {target_seq}", what))
+    if len(rows.acts) > len(cached):
+        what = "The cache of acts says something more often than once."
+        findings.append(
+            Finding("FACT_ALTERED", "store.db acts", what, {"rows": len(rows.acts) - len(cached)})
+        )
     checked = Note("order", "acts on earlier statements followed to their target", len(acts))
     return Outcome(tuple(findings), (checked,))
 

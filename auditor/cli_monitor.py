@@ -95,7 +95,7 @@ class Follower:
 
     def step(self, reader: UrlReader) -> Look:
         """One look, told."""
-        from auditor.monitor import look
+        from auditor.monitor import FORK, look
         from witness.client import fetch_heads
 
         now, origin = int(time.time()), self._watched.origin
@@ -113,7 +113,8 @@ class Follower:
                 self._metrics.on_alarm(alarm.code)
                 self._tell(alarm, now, self._state.keep_alarm(origin, alarm, now))
         for key, alarm in self._lasting.items():
-            if key not in lasting:
+            if key not in lasting and alarm.code != FORK:
+                # A log that has forked has done so for ever, whatever it shows the next time.
                 self._tell(alarm, now, None)
         self._lasting = lasting
         return found

@@ -136,6 +136,8 @@ class OpeningRow:
     seq: int
     recipient: bytes
     kind: str
+    given_at: int = 0
+    """To the hour."""
 
 
 @dataclass(frozen=True, slots=True)

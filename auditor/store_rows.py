@@ -94,7 +94,10 @@ _ERASURES: Final = (
     "SELECT number, tenant, request, CAST(state AS BLOB), tombstone, detail, manifest FROM erasures",
     "iibtIbB",
 )
-_OPENINGS: Final = ("SELECT id, tenant, seq, recipient, CAST(kind AS BLOB) FROM openings", "iiibt")
+_OPENINGS: Final = (
+    "SELECT id, tenant, seq, recipient, CAST(kind AS BLOB), given_at FROM openings",
+    "iiibti",
+)
 _BACKUPS: Final = ("SELECT number, last_seq, made_at, expires_at FROM backups", "biii")
 _GRANTS: Final = ("SELECT seq, tenant, owner_tag, reader_tag FROM grants", "iibb")
 _TYPES: Final[dict[str, type]] = {"i": int, "b": bytes, "t": bytes}
