@@ -40,8 +40,9 @@ from memory.wiring import Home, open_home  # noqa: E402
 
 TENANTS = 100
 A_COMMIT = 500
+A_PUBLICATION = 50_000
+DIFFERENT = 50_000
 PARTS = ("city", "employer", "region", "retention", "owner", "plan", "contact", "language")
-SHARES = list(accumulate(1 / (number + 1) for number in range(TENANTS)))
 
 
 def words() -> tuple[list[str], list[float]]:
@@ -49,12 +50,14 @@ def words() -> tuple[list[str], list[float]]:
     chance = random.Random(7)
     heads = [a + b for a in "bcdfghklmnprstvz" for b in "aeiou"]
     made: dict[str, None] = {}
-    while len(made) < 6000:
+    while len(made) < DIFFERENT:
         made["".join(chance.choice(heads) for _ in range(chance.choice((2, 3, 3, 4))))] = None
     return list(made), list(accumulate(1 / (rank + 2) for rank in range(len(made))))
 
 
 WORDS, WEIGHTS = words()
+SHARES = [1.0]
+"""Up to which sum of shares each tenant goes; the n-th has one n-th of the facts of the first."""
 
 
 def fact(number: int) -> tuple[int, dict[str, str]]:
@@ -78,7 +81,7 @@ def load(folder: Path, count: int) -> None:
     """Returns once the store in the folder has so many statements and their log is published."""
     with open_home(folder) as home:
         store = home.parts().store
-        memories = [home.memory(caller(tenant)) for tenant in range(TENANTS)]
+        memories = [home.memory(caller(tenant)) for tenant in range(len(SHARES))]
         with store.read() as view:
             done = view.counts()["statements"]
         began, first = time.process_time(), done
@@ -91,7 +94,8 @@ def load(folder: Path, count: int) -> None:
                     tenant, arguments = fact(number)
                     memories[tenant].remember(**arguments)  # type: ignore[arg-type]
             done = upto
-            if done % 50_000 == 0:
+            if done % A_PUBLICATION == 0:
+                home.publish(3600)
                 print(f"  {done} loaded", file=sys.stderr, flush=True)
         store.write_together = together  # type: ignore[method-assign]
         if done > first:
@@ -248,11 +252,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--facts", type=int, nargs="+", default=[1000, 10_000, 100_000])
+    parser.add_argument("--tenants", type=int, default=TENANTS)
     parser.add_argument("--calls", type=int, default=200)
     parser.add_argument("--homes", type=Path, help="where the stores are, or are made and stay")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--load", action="store_true", help="makes the stores and measures nothing")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    SHARES[:] = accumulate(1 / (number + 1) for number in range(args.tenants))
     if args.one:
         print(json.dumps(measure(args.homes, args.facts[0], args.calls)))
         return
@@ -262,8 +269,10 @@ def main() -> None:
             home = (args.homes or Path(folder)) / str(count)
             home.parent.mkdir(parents=True, exist_ok=True)
             load(home, count)
+            if args.load:
+                continue
             command = [sys.executable, __file__, "--one", "--homes", str(home)]
-            command += ["--facts", str(count), "--calls", str(args.calls)]
+            command += ["--facts", str(count), "--calls", str(args.calls), "--tenants", str(args.tenants)]
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
             results.append(json.loads(done.stdout))
             show(results[-1])

@@ -110,8 +110,9 @@ def first_pass(terms: Iterable[Term], candidates: Iterable[int]) -> list[tuple[f
     scores: dict[int, float] = dict.fromkeys(candidates, 0.0)
     for term in terms:
         for seqs, weight in ((term.having, term.weight), (term.keyed, term.weight * _IN_KEY)):
-            for seq in scores.keys() & seqs:
-                scores[seq] += weight
+            for seq in seqs:
+                if seq in scores:
+                    scores[seq] += weight
     order = sorted(scores, reverse=True)
     order.sort(key=scores.__getitem__, reverse=True)
     return [(scores[seq], seq) for seq in order]
