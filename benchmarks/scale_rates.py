@@ -39,7 +39,7 @@ from memory.model import SCOPES, Principal  # noqa: E402
 from memory.wiring import Home, open_home  # noqa: E402
 
 TENANTS = 100
-A_COMMIT = 500
+A_COMMIT = 2000
 A_PUBLICATION = 50_000
 DIFFERENT = 50_000
 PARTS = ("city", "employer", "region", "retention", "owner", "plan", "contact", "language")
@@ -82,6 +82,10 @@ def load(folder: Path, count: int) -> None:
     with open_home(folder) as home:
         store = home.parts().store
         memories = [home.memory(caller(tenant)) for tenant in range(len(SHARES))]
+        with store._connection() as connection:
+            # Hashes scatter the pages that a load writes over the whole file, and each is copied at a checkpoint.
+            connection.execute("PRAGMA cache_size = -2097152")
+            connection.execute("PRAGMA wal_autocheckpoint = 100000")
         with store.read() as view:
             done = view.counts()["statements"]
         began, first = time.process_time(), done

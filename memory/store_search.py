@@ -30,6 +30,9 @@ _FULL: Final[WeakKeyDictionary[apsw.Connection, dict[tuple[int, bytes, int], obj
 """Of each connection the scopes that have as many facts as a limit, with the last erasure when they were counted."""
 
 
+_TAGS_AT_ONCE: Final = 12
+
+
 class TextRow(NamedTuple):
     """What a ranking reads of a fact; `key_tag` is None for one without a key."""
 
@@ -153,11 +156,12 @@ def facts_of_keys(
 ) -> dict[bytes, list[FactRow]]:
     """The facts of some keys, of some statuses, by key in the order they were recorded."""
     found: dict[bytes, list[FactRow]] = {key_tag: [] for key_tag in key_tags}
+    tags = _filled(key_tags)
     rows = view.rows(
-        f"""{FACT} WHERE f.tenant = ? AND f.key_tag IN ({marks(key_tags)})
+        f"""{FACT} WHERE f.tenant = ? AND f.key_tag IN ({marks(tags)})
             AND f.status IN ({marks(statuses)}) ORDER BY f.seq""",
         tenant_id,
-        *key_tags,
+        *tags,
         *statuses,
     )
     for fact in view.kept(rows):
@@ -168,10 +172,16 @@ def facts_of_keys(
 
 def partly_hidden(view: Snapshot, tenant_id: int, key_tags: Sequence[bytes]) -> set[bytes]:
     """Those of some keys of which `is_partly_hidden` is true."""
+    tags = _filled(key_tags)
     rows = view.rows(
         f"""SELECT DISTINCT key_tag FROM facts
-            WHERE tenant = ? AND key_tag IN ({marks(key_tags)}) AND (end_erased OR on_hold)""",
+            WHERE tenant = ? AND key_tag IN ({marks(tags)}) AND (end_erased OR on_hold)""",
         tenant_id,
-        *key_tags,
+        *tags,
     )
     return {key_tag for (key_tag,) in rows}
+
+
+def _filled(key_tags: Sequence[bytes]) -> Sequence[bytes]:
+    """The tags, the last of them repeated up to one of a few lengths: a statement for each length is planned anew."""
+    return [*key_tags, *key_tags[-1:] * (-len(key_tags) % _TAGS_AT_ONCE)]
