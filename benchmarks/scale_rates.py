@@ -56,6 +56,7 @@ def words() -> tuple[list[str], list[float]]:
 
 
 WORDS, WEIGHTS = words()
+RANKS = {word: rank for rank, word in enumerate(WORDS)}
 SHARES = [1.0]
 """Up to which sum of shares each tenant goes; the n-th has one n-th of the facts of the first."""
 
@@ -71,6 +72,16 @@ def fact(number: int) -> tuple[int, dict[str, str]]:
     key = f"person-{about}/{PARTS[about % len(PARTS)]}"
     value = f"{said[0]} {said[1]} {number % 1000}"
     return tenant, {"text": f"{' '.join(said[2:])}: the {key} is {value}", "key": key, "value": value}
+
+
+KINDS = ("rare words", "frequent words", "both")
+
+
+def queries(text: str, chance: random.Random) -> dict[str, str]:
+    """What finds a fact with this text: its three rarest words, four very frequent words, or both."""
+    rare = sorted(text.split(":")[0].split(), key=RANKS.__getitem__)[-3:]
+    frequent = chance.sample(WORDS[:60], 4)
+    return dict(zip(KINDS, map(" ".join, (rare, frequent, (*rare, *frequent[:3]))), strict=True))
 
 
 def caller(tenant: int) -> Principal:
@@ -152,7 +163,7 @@ def measure(folder: Path, count: int, calls: int) -> dict[str, Any]:
         keys = [arguments["key"] for arguments in picked]
         ids = [memory.history(key)["facts"][0]["id"] for key in keys]
         past = datetime.now(UTC).isoformat()
-        asked = [" ".join(arguments["text"].split()[1:5]) for arguments in picked]
+        asked = [queries(arguments["text"], chance) for arguments in picked]
         new = [f"added-{count}-{os.urandom(4).hex()}-{number}" for number in range(calls)]
         rows = [
             timed(
@@ -163,10 +174,14 @@ def measure(folder: Path, count: int, calls: int) -> dict[str, Any]:
                 "correct",
                 (lambda k=k: memory.remember("it moved", key=f"{k}/city", value=f"{k} 2") for k in new),
             ),
-            timed("recall", (lambda q=q: memory.recall(q) for q in asked)),
+            *(
+                timed(f"recall, {kind}", (lambda q=q[kind]: memory.recall(q) for q in asked))
+                for kind in KINDS
+            ),
             timed("get", (lambda k=k: memory.get(k) for k in keys)),
             timed("as_of", (lambda k=k: memory.get(k, as_of=past) for k in keys)),
             timed("history", (lambda k=k: memory.history(k) for k in keys)),
+            timed("status", (memory.status for _ in range(20))),
             timed("provenance", (lambda i=i: memory.provenance(i) for i in ids)),
             timed("receipt", (lambda i=i: memory.receipt(i) for i in ids)),
             timed("publish", iter([lambda: home.publish(600)])),

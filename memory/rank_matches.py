@@ -163,13 +163,17 @@ def _weighed(
     split: _Split,
 ) -> list[Term]:
     rare = [one.match for one in asked if not one.is_frequent and one.having]
-    keyed_of = _Keyed(search, asked, rare)
+    # Most queries have no word of a key, which is asked once for all words that are not frequent.
+    named = bool(rare and search.view.matching(in_key(any_of(rare)), 1))
     terms = []
     for one in asked:
         if not one.having:
             continue
-        having = _having(search, one, rare, candidates)
-        keyed = having & keyed_of.having(one, len(candidates))
+        if one.is_frequent:
+            having, keyed = _of_frequent(search, one, rare, candidates)
+        else:
+            having = candidates & set(one.having)
+            keyed = having & set(search.view.matching(in_key(one.match), len(one.having))) if named else set()
         share = len(having) / max(len(candidates), 1) * search.known * _MAX_SHARE_OF_KNOWN
         weight = weight_of(search.known, max(share, search.frequent) if one.is_frequent else len(having))
         stems = split(" ".join(forms_of(one.word)))
@@ -177,39 +181,25 @@ def _weighed(
     return terms
 
 
-def _having(search: _Search, one: _Asked, rare: Sequence[str], candidates: set[int]) -> set[int]:
-    if not one.is_frequent:
-        return candidates & set(one.having)
-    found = set(search.newest(one.match)) if len(candidates) <= search.frequent else set()
+def _of_frequent(
+    search: _Search, one: _Asked, rare: Sequence[str], candidates: set[int]
+) -> tuple[set[int], set[int]]:
+    """The candidates that have a frequent word, and those that have it in key, subject or value.
+
+    Never by reading the word to its end: half of a million facts may say it, and none have it in their key.
+    """
+    having: set[int] = set()
+    keyed: set[int] = set()
+    if len(candidates) <= search.frequent and (newest := search.newest(one.match)):
+        having.update(newest)
+        keyed.update(store_search.matching_since(search.view, in_key(one.match), newest[-1]))
     if rare:
-        found.update(search.view.matching(f"({any_of(rare)}) AND ({one.match})"))
-    return found & candidates
-
-
-class _Keyed:
-    """Tells of a word of a query which facts have it in key, subject or value, as far as it has to be known."""
-
-    def __init__(self, search: _Search, asked: Sequence[_Asked], rare: Sequence[str]) -> None:
-        self._search = search
-        # Most queries have no word of a key, which is asked once for all words that are not frequent.
-        self._rare = bool(rare and search.view.matching(in_key(any_of(rare)), 1))
-        frequent = [one.match for one in asked if one.is_frequent]
-        self._both = f"({any_of(rare)}) AND " if rare else ""
-        self._are_beside = bool(
-            rare and frequent and search.view.matching(self._both + in_key(any_of(frequent)), 1)
-        )
-
-    def having(self, one: _Asked, found: int) -> set[int]:
-        """Those of the candidates, of which there are so many, that were found by this word or by a rare one."""
-        view, match = self._search.view, in_key(one.match)
-        if not one.is_frequent:
-            return set(view.matching(match, self._search.frequent + 1)) if self._rare else set()
-        having = set(view.matching(self._both + match)) if self._are_beside else set()
-        newest = self._search.newest(one.match) if found <= self._search.frequent else ()
-        if newest:
-            # Never to the end of the word: half of a million facts may say it, and none have it in their key.
-            having.update(store_search.matching_since(view, match, newest[-1]))
-        return having
+        beside = search.view.matching(f"({any_of(rare)}) AND ({one.match})")
+        having.update(beside)
+        if beside:
+            keyed.update(search.view.matching(f"({any_of(rare)}) AND {in_key(one.match)}"))
+    having &= candidates
+    return having, having & keyed
 
 
 def _completed(terms: Iterable[Term], asked: Iterable[_Asked], facts: Iterable[Reading]) -> list[Term]:
@@ -239,17 +229,19 @@ def _read(
     # What has a key stands for itself; a turn has none.
     beside = search.neighbours([row.seq for row in rows if row.key_tag is None])
     read = set(leaders)
-    near = [
-        seq
+    near = {
+        seq: None
         for leader in leaders[:_MAX_LEADERS]
         for seq in beside.get(leader, ())
-        if seq in wanted and seq not in read
-    ]
-    more = search.texts(dict.fromkeys(near))
-    beside |= search.neighbours([row.seq for row in more if row.key_tag is None])
-    facts += [_reading(row, split) for row in more]
-    keys = {row.seq: row.key_tag for row in (*rows, *more)}
-    return [fact._replace(beside=beside.get(fact.seq, ())) for fact in facts], keys
+        if seq is not None and seq in wanted and seq not in read
+    }
+    if near:
+        more = search.texts(near)
+        beside |= search.neighbours([row.seq for row in more if row.key_tag is None])
+        facts += [_reading(row, split) for row in more]
+        rows += more
+    keys = {row.seq: row.key_tag for row in rows}
+    return [fact._replace(beside=beside[fact.seq]) if fact.seq in beside else fact for fact in facts], keys
 
 
 def _reading(row: store_search.TextRow, split: _Split) -> Reading:

@@ -110,9 +110,7 @@ def _text_of(data: bytes) -> str:
     return text if isinstance(text, str) else ""
 
 
-def keys_of(
-    view: Snapshot, tenant_id: int, agent_tag: bytes, seqs: Iterable[int]
-) -> dict[int, bytes | None]:
+def keys_of(view: Snapshot, tenant_id: int, agent_tag: bytes, seqs: Iterable[int]) -> dict[int, bytes | None]:
     """These facts of a scope, each with the tag of its key if it has one."""
     rows = view.rows(
         """SELECT f.seq, f.key_tag FROM json_each(?) j CROSS JOIN facts f ON f.seq = j.value
@@ -184,4 +182,4 @@ def partly_hidden(view: Snapshot, tenant_id: int, key_tags: Sequence[bytes]) -> 
 
 def _filled(key_tags: Sequence[bytes]) -> Sequence[bytes]:
     """The tags, the last of them repeated up to one of a few lengths: a statement for each length is planned anew."""
-    return [*key_tags, *key_tags[-1:] * (-len(key_tags) % _TAGS_AT_ONCE)]
+    return [*key_tags, *[key_tags[-1]] * (-len(key_tags) % _TAGS_AT_ONCE)]
