@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from math import log
 from statistics import median
@@ -72,8 +72,7 @@ class Reading(NamedTuple):
     beside: tuple[int | None, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):
     """A fact with its score, and what that is made of."""
 
     seq: int
@@ -285,4 +284,4 @@ class _Matters:
 
 
 def _lifted(one: Ranked, over: Ranked) -> Ranked:
-    return replace(one, score=over.score, newer_than=over.seq)
+    return one._replace(score=over.score, newer_than=over.seq)
