@@ -39,9 +39,10 @@ from memory.model import SCOPES, Principal  # noqa: E402
 from memory.wiring import Home, open_home  # noqa: E402
 
 TENANTS = 100
-A_COMMIT = 500
+A_COMMIT = 2000
+A_PUBLICATION = 50_000
+DIFFERENT = 50_000
 PARTS = ("city", "employer", "region", "retention", "owner", "plan", "contact", "language")
-SHARES = list(accumulate(1 / (number + 1) for number in range(TENANTS)))
 
 
 def words() -> tuple[list[str], list[float]]:
@@ -49,12 +50,15 @@ def words() -> tuple[list[str], list[float]]:
     chance = random.Random(7)
     heads = [a + b for a in "bcdfghklmnprstvz" for b in "aeiou"]
     made: dict[str, None] = {}
-    while len(made) < 6000:
+    while len(made) < DIFFERENT:
         made["".join(chance.choice(heads) for _ in range(chance.choice((2, 3, 3, 4))))] = None
     return list(made), list(accumulate(1 / (rank + 2) for rank in range(len(made))))
 
 
 WORDS, WEIGHTS = words()
+RANKS = {word: rank for rank, word in enumerate(WORDS)}
+SHARES = [1.0]
+"""Up to which sum of shares each tenant goes; the n-th has one n-th of the facts of the first."""
 
 
 def fact(number: int) -> tuple[int, dict[str, str]]:
@@ -70,6 +74,16 @@ def fact(number: int) -> tuple[int, dict[str, str]]:
     return tenant, {"text": f"{' '.join(said[2:])}: the {key} is {value}", "key": key, "value": value}
 
 
+KINDS = ("rare words", "frequent words", "both")
+
+
+def queries(text: str, chance: random.Random) -> dict[str, str]:
+    """What finds a fact with this text: its three rarest words, four very frequent words, or both."""
+    rare = sorted(text.split(":")[0].split(), key=RANKS.__getitem__)[-3:]
+    frequent = chance.sample(WORDS[:60], 4)
+    return dict(zip(KINDS, map(" ".join, (rare, frequent, (*rare, *frequent[:3]))), strict=True))
+
+
 def caller(tenant: int) -> Principal:
     return Principal(f"tenant-{tenant}", "main", "bench", SCOPES)
 
@@ -78,7 +92,11 @@ def load(folder: Path, count: int) -> None:
     """Returns once the store in the folder has so many statements and their log is published."""
     with open_home(folder) as home:
         store = home.parts().store
-        memories = [home.memory(caller(tenant)) for tenant in range(TENANTS)]
+        memories = [home.memory(caller(tenant)) for tenant in range(len(SHARES))]
+        with store._connection() as connection:
+            # Hashes scatter the pages that a load writes over the whole file, and each is copied at a checkpoint.
+            connection.execute("PRAGMA cache_size = -2097152")
+            connection.execute("PRAGMA wal_autocheckpoint = 100000")
         with store.read() as view:
             done = view.counts()["statements"]
         began, first = time.process_time(), done
@@ -91,7 +109,8 @@ def load(folder: Path, count: int) -> None:
                     tenant, arguments = fact(number)
                     memories[tenant].remember(**arguments)  # type: ignore[arg-type]
             done = upto
-            if done % 50_000 == 0:
+            if done % A_PUBLICATION == 0:
+                home.publish(3600)
                 print(f"  {done} loaded", file=sys.stderr, flush=True)
         store.write_together = together  # type: ignore[method-assign]
         if done > first:
@@ -144,7 +163,7 @@ def measure(folder: Path, count: int, calls: int) -> dict[str, Any]:
         keys = [arguments["key"] for arguments in picked]
         ids = [memory.history(key)["facts"][0]["id"] for key in keys]
         past = datetime.now(UTC).isoformat()
-        asked = [" ".join(arguments["text"].split()[1:5]) for arguments in picked]
+        asked = [queries(arguments["text"], chance) for arguments in picked]
         new = [f"added-{count}-{os.urandom(4).hex()}-{number}" for number in range(calls)]
         rows = [
             timed(
@@ -155,10 +174,14 @@ def measure(folder: Path, count: int, calls: int) -> dict[str, Any]:
                 "correct",
                 (lambda k=k: memory.remember("it moved", key=f"{k}/city", value=f"{k} 2") for k in new),
             ),
-            timed("recall", (lambda q=q: memory.recall(q) for q in asked)),
+            *(
+                timed(f"recall, {kind}", (lambda q=q[kind]: memory.recall(q) for q in asked))
+                for kind in KINDS
+            ),
             timed("get", (lambda k=k: memory.get(k) for k in keys)),
             timed("as_of", (lambda k=k: memory.get(k, as_of=past) for k in keys)),
             timed("history", (lambda k=k: memory.history(k) for k in keys)),
+            timed("status", (memory.status for _ in range(20))),
             timed("provenance", (lambda i=i: memory.provenance(i) for i in ids)),
             timed("receipt", (lambda i=i: memory.receipt(i) for i in ids)),
             timed("publish", iter([lambda: home.publish(600)])),
@@ -248,11 +271,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--facts", type=int, nargs="+", default=[1000, 10_000, 100_000])
+    parser.add_argument("--tenants", type=int, default=TENANTS)
     parser.add_argument("--calls", type=int, default=200)
     parser.add_argument("--homes", type=Path, help="where the stores are, or are made and stay")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--load", action="store_true", help="makes the stores and measures nothing")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    SHARES[:] = accumulate(1 / (number + 1) for number in range(args.tenants))
     if args.one:
         print(json.dumps(measure(args.homes, args.facts[0], args.calls)))
         return
@@ -262,8 +288,10 @@ def main() -> None:
             home = (args.homes or Path(folder)) / str(count)
             home.parent.mkdir(parents=True, exist_ok=True)
             load(home, count)
+            if args.load:
+                continue
             command = [sys.executable, __file__, "--one", "--homes", str(home)]
-            command += ["--facts", str(count), "--calls", str(args.calls)]
+            command += ["--facts", str(count), "--calls", str(args.calls), "--tenants", str(args.tenants)]
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
             results.append(json.loads(done.stdout))
             show(results[-1])

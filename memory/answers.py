@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory.chain import locate, log_number, origin_of
 from memory.layout import CHECKPOINT, POLICY
-from memory.model import Principal
+from memory.model import Principal, Status
 from memory.quarantine import Presented, is_plain, present
 from memory.times import format_optional, format_time
 from tlog.errors import Error
@@ -110,20 +110,37 @@ def fact_shape(fact: FactRow, states: Receipts, *, score: float | None = None) -
 
     `quarantine` names the rules for which a text of it is wrapped, nearly always none.
     """
+    told = Told(fact.status, fact.valid_from, fact.valid_until, fact.replaced_at)
+    return shape_at(fact, told, states, score=score)
+
+
+class Told(NamedTuple):
+    """What a read tells of a fact that depends on the times it asks about."""
+
+    status: Status
+    valid_from: int
+    valid_until: int | None
+    replaced_at: int | None
+
+
+def shape_at(fact: FactRow, told: Told, states: Receipts, *, score: float | None = None) -> Answer:
+    """As `fact_shape`, of a fact as it is at other times."""
     content = fact.content
     name = fact.id
     shown = _shown(content, name)
+    recorded_at = format_time(fact.recorded_at)
     return {
         "id": name,
         "key": shown["key"].text,
         "value": shown["value"].text,
         "text": shown["text"].text,
         "subject": shown["subject"].text,
-        "status": fact.status,
-        "valid_from": format_time(fact.valid_from),
-        "valid_until": format_optional(fact.valid_until),
-        "recorded_at": format_time(fact.recorded_at),
-        "replaced_at": format_optional(fact.replaced_at),
+        "status": told.status,
+        # Nearly every fact holds from when it was recorded.
+        "valid_from": recorded_at if told.valid_from == fact.recorded_at else format_time(told.valid_from),
+        "valid_until": format_optional(told.valid_until),
+        "recorded_at": recorded_at,
+        "replaced_at": format_optional(told.replaced_at),
         "tenant": content.get("tenant"),
         "agent": content.get("agent"),
         "client": shown["client"].text,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from math import log
 from statistics import median
@@ -72,8 +72,7 @@ class Reading(NamedTuple):
     beside: tuple[int | None, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):
     """A fact with its score, and what that is made of."""
 
     seq: int
@@ -110,8 +109,9 @@ def first_pass(terms: Iterable[Term], candidates: Iterable[int]) -> list[tuple[f
     scores: dict[int, float] = dict.fromkeys(candidates, 0.0)
     for term in terms:
         for seqs, weight in ((term.having, term.weight), (term.keyed, term.weight * _IN_KEY)):
-            for seq in scores.keys() & seqs:
-                scores[seq] += weight
+            for seq in seqs:
+                if seq in scores:
+                    scores[seq] += weight
     order = sorted(scores, reverse=True)
     order.sort(key=scores.__getitem__, reverse=True)
     return [(scores[seq], seq) for seq in order]
@@ -284,4 +284,4 @@ class _Matters:
 
 
 def _lifted(one: Ranked, over: Ranked) -> Ranked:
-    return replace(one, score=over.score, newer_than=over.seq)
+    return one._replace(score=over.score, newer_than=over.seq)

@@ -6,8 +6,9 @@ these find too little. So a search costs as much among a million facts as among 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, overload
 
@@ -61,6 +62,8 @@ class Found:
     ranked: Sequence[Ranked] = ()
     rest: Sequence[Ranked] = ()
     terms: Sequence[Term] = ()
+    keys: Mapping[int, bytes | None] = field(default_factory=dict)
+    """The tag of the key of each fact that was read, None for one without a key"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +138,11 @@ def find(
     split = store_search.splitter(view)
     terms = _weighed(search, asked, candidates, split)
     first = first_pass(terms, candidates)
-    facts = _read(search, [*sorted(near - candidates), *(seq for _, seq in first)], split, len(near))
+    order = [*sorted(near - candidates), *(seq for _, seq in first[: _READ_OF_NOTES + len(near)])]
+    facts, keys = _read(search, order, candidates | near, split, len(near))
     terms = _completed(terms, asked, facts)
     ranked = second_pass(terms, facts, _common(split), meaning)
-    return Found(ranked, _Rest(first, ranked), terms)
+    return Found(ranked, _Rest(first, candidates, ranked), terms, keys)
 
 
 def _candidates(search: _Search, asked: Sequence[_Asked], least: int) -> set[int]:
@@ -159,15 +163,17 @@ def _weighed(
     split: _Split,
 ) -> list[Term]:
     rare = [one.match for one in asked if not one.is_frequent and one.having]
-    # Most queries have no word of a key, which is asked once for all of them.
-    known = [one.match for one in asked if one.having]
-    named = search.view.matching(in_key(any_of(known)), 1) if known else []
+    # Most queries have no word of a key, which is asked once for all words that are not frequent.
+    named = bool(rare and search.view.matching(in_key(any_of(rare)), 1))
     terms = []
     for one in asked:
         if not one.having:
             continue
-        having = _having(search, one, rare, candidates)
-        keyed = _keyed(search, one, having) if named else set()
+        if one.is_frequent:
+            having, keyed = _of_frequent(search, one, rare, candidates)
+        else:
+            having = candidates & set(one.having)
+            keyed = having & set(search.view.matching(in_key(one.match), len(one.having))) if named else set()
         share = len(having) / max(len(candidates), 1) * search.known * _MAX_SHARE_OF_KNOWN
         weight = weight_of(search.known, max(share, search.frequent) if one.is_frequent else len(having))
         stems = split(" ".join(forms_of(one.word)))
@@ -175,17 +181,25 @@ def _weighed(
     return terms
 
 
-def _having(search: _Search, one: _Asked, rare: Sequence[str], candidates: set[int]) -> set[int]:
-    if not one.is_frequent:
-        return candidates & set(one.having)
-    found = set(search.newest(one.match)) if len(candidates) <= search.frequent else set()
+def _of_frequent(
+    search: _Search, one: _Asked, rare: Sequence[str], candidates: set[int]
+) -> tuple[set[int], set[int]]:
+    """The candidates that have a frequent word, and those that have it in key, subject or value.
+
+    Never by reading the word to its end: half of a million facts may say it, and none have it in their key.
+    """
+    having: set[int] = set()
+    keyed: set[int] = set()
+    if len(candidates) <= search.frequent and (newest := search.newest(one.match)):
+        having.update(newest)
+        keyed.update(store_search.matching_since(search.view, in_key(one.match), newest[-1]))
     if rare:
-        found.update(search.view.matching(f"({any_of(rare)}) AND ({one.match})"))
-    return found & candidates
-
-
-def _keyed(search: _Search, one: _Asked, having: set[int]) -> set[int]:
-    return having & set(search.view.matching(in_key(one.match), search.frequent + 1))
+        beside = search.view.matching(f"({any_of(rare)}) AND ({one.match})")
+        having.update(beside)
+        if beside:
+            keyed.update(search.view.matching(f"({any_of(rare)}) AND {in_key(one.match)}"))
+    having &= candidates
+    return having, having & keyed
 
 
 def _completed(terms: Iterable[Term], asked: Iterable[_Asked], facts: Iterable[Reading]) -> list[Term]:
@@ -201,27 +215,33 @@ def _completed(terms: Iterable[Term], asked: Iterable[_Asked], facts: Iterable[R
     ]
 
 
-def _read(search: _Search, ordered: Sequence[int], split: _Split, least: int) -> list[Reading]:
-    """The facts that are worth reading, with their neighbours where they are turns of a chat."""
+def _read(
+    search: _Search, ordered: Sequence[int], wanted: Set[int], split: _Split, least: int
+) -> tuple[list[Reading], dict[int, bytes | None]]:
+    """The facts that are worth reading, with their neighbours where they are turns of a chat; and their keys."""
     leaders = ordered[: _READ_OF_TURNS + least]
     rows = search.texts(leaders)
     facts = [_reading(row, split) for row in rows]
     if not chat_share(facts):
-        further = ordered[len(leaders) : _READ_OF_NOTES + least]
-        return facts + [_reading(row, split) for row in search.texts(further)]
+        rows += search.texts(ordered[len(leaders) : _READ_OF_NOTES + least])
+        facts += [_reading(row, split) for row in rows[len(facts) :]]
+        return facts, {row.seq: row.key_tag for row in rows}
     # What has a key stands for itself; a turn has none.
-    beside = search.neighbours([row.seq for row in rows if not row.keyed])
-    read, wanted = set(leaders), set(ordered)
-    near = [
-        seq
+    beside = search.neighbours([row.seq for row in rows if row.key_tag is None])
+    read = set(leaders)
+    near = {
+        seq: None
         for leader in leaders[:_MAX_LEADERS]
         for seq in beside.get(leader, ())
-        if seq in wanted and seq not in read
-    ]
-    more = search.texts(dict.fromkeys(near))
-    beside |= search.neighbours([row.seq for row in more if not row.keyed])
-    facts += [_reading(row, split) for row in more]
-    return [fact._replace(beside=beside.get(fact.seq, ())) for fact in facts]
+        if seq is not None and seq in wanted and seq not in read
+    }
+    if near:
+        more = search.texts(near)
+        beside |= search.neighbours([row.seq for row in more if row.key_tag is None])
+        facts += [_reading(row, split) for row in more]
+        rows += more
+    keys = {row.seq: row.key_tag for row in rows}
+    return [fact._replace(beside=beside[fact.seq]) if fact.seq in beside else fact for fact in facts], keys
 
 
 def _reading(row: store_search.TextRow, split: _Split) -> Reading:
@@ -237,14 +257,24 @@ def _common(split: _Split) -> frozenset[str]:
 class _Rest(Sequence[Ranked]):
     """What was not read, in the order of the first pass, with scores below all that was; made as it is asked for."""
 
-    def __init__(self, first: Sequence[tuple[float, int]], ranked: Sequence[Ranked]) -> None:
-        read = {one.seq for one in ranked}
-        self._first = [pair for pair in first if pair[1] not in read]
+    def __init__(
+        self, first: Sequence[tuple[float, int]], candidates: Set[int], ranked: Sequence[Ranked]
+    ) -> None:
+        self._all, self._ranked = first, ranked
+        self._size = len(first) - sum(one.seq in candidates for one in ranked)
+
+    @cached_property
+    def _first(self) -> Sequence[tuple[float, int]]:
+        read = {one.seq for one in self._ranked}
+        return [pair for pair in self._all if pair[1] not in read]
+
+    @cached_property
+    def _unit(self) -> float:
         best = self._first[0][0] if self._first else 0.0
-        self._unit = min(one.score for one in ranked) / best if best else 0.0
+        return min(one.score for one in self._ranked) / best if best else 0.0
 
     def __len__(self) -> int:
-        return len(self._first)
+        return self._size
 
     @overload
     def __getitem__(self, place: int) -> Ranked: ...

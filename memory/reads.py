@@ -18,11 +18,13 @@ from memory.answers import (
     NOTICE,
     Answer,
     Receipts,
+    Told,
     fact_shape,
     key_shown,
     presented,
     receipts,
     scope_shape,
+    shape_at,
     value_of,
 )
 from memory.grants import open_reading
@@ -41,7 +43,7 @@ from memory.model import Principal, fact_id
 from memory.principal import require
 from memory.scope import Scope, open_scope
 from memory.timeline import FactState, seen_at
-from memory.times import format_optional, format_time, parse_time
+from memory.times import format_time, parse_time
 from tlog.ascii import encode_base64
 
 if TYPE_CHECKING:
@@ -261,13 +263,10 @@ def served(
     fact: FactRow, state: FactState, states: Receipts, lifted: Collection[int], score: float | None = None
 ) -> Answer:
     """A fact as it is at the times of the read. `lifted`: the numbers of those that a person has reaffirmed."""
-    shape = fact_shape(fact, states, score=score)
+    told = Told(state.status, state.valid_from, state.ends_at, state.replaced_at)
+    shape = shape_at(fact, told, states, score=score)
     if fact.seq in lifted and state.status not in ("refused", "discarded"):
         shape["flags"] = sorted({*shape["flags"], "reaffirmed"})
-    shape["status"] = state.status
-    shape["valid_from"] = format_time(state.valid_from)
-    shape["valid_until"] = format_optional(state.ends_at)
-    shape["replaced_at"] = format_optional(state.replaced_at)
     shape["followed_by"] = None if state.followed_by is None else fact_id(state.followed_by)
     return shape
 

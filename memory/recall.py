@@ -79,7 +79,7 @@ def recall(
             statuses = STANDING if times.is_now and not past else TOLD
             near = {} if parts.home.config.semantic == "off" else _meaning(parts, view, scope, words)
             found = find(view, scope.tenant_id, scope.agent_tag, words, statuses, count, near)
-            hits, omitted = _served_of(found, _Judge(read, past), count)
+            hits, omitted = _served_of(found, _Judge(read, found.keys, past), count)
             lifted = store_ledger.reaffirmed(view, scope.tenant_id, [hit.fact for hit in hits])
     states = receipts(parts)
     best = max((hit.ranked.score for hit in hits), default=0.0)
@@ -120,9 +120,7 @@ def _served_of(found: Found, judge: _Judge, count: int) -> tuple[list[_Hit], int
     forms: dict[tuple[object, ...], _Hit] = {}
     taken: set[int] = set()
     size = len(found.ranked) + len(found.rest)
-    for place, one in enumerate(_read_ahead(found, judge, hits, count)):
-        if len(hits) >= count:
-            return hits[:count], size - place
+    for place, one in enumerate(_read_ahead(found, judge, hits, count), start=1):
         for fact, state in () if one.seq in taken else judge.with_rivals(one.seq):
             taken.add(fact.seq)
             form = _form(fact, state)
@@ -132,6 +130,8 @@ def _served_of(found: Found, judge: _Judge, count: int) -> tuple[list[_Hit], int
             else:
                 forms[form] = hit = _Hit(fact, state, one)
                 hits.append(hit)
+        if len(hits) >= count:
+            return hits[:count], size - place
     return hits[:count], max(size - _MAX_CANDIDATES, 0)
 
 
@@ -153,8 +153,9 @@ def _form(fact: FactRow, state: FactState) -> tuple[object, ...]:
 class _Judge:
     """Says of a match whether it may be served. What a key says is asked once for all matches of the key."""
 
-    def __init__(self, read: ReadAt, past: bool) -> None:
+    def __init__(self, read: ReadAt, keys: Mapping[int, bytes | None], past: bool) -> None:
         self._read = read
+        self._known = keys
         self._past = past
         self._facts: dict[int, FactRow] = {}
         self._tags: dict[int, bytes] = {}
@@ -163,7 +164,10 @@ class _Judge:
     def read(self, seqs: Sequence[int]) -> None:
         """Reads matches that `with_rivals` will be asked for, all at once."""
         view, scope = self._read.view, self._read.scope
-        tags = store_search.keys_of(view, scope.tenant_id, scope.agent_tag, seqs)
+        known = self._known
+        if unknown := [seq for seq in seqs if seq not in known]:
+            known = {**known, **store_search.keys_of(view, scope.tenant_id, scope.agent_tag, unknown)}
+        tags = [(seq, known[seq]) for seq in seqs if seq in known]
         if not self._past:
             self._tags.update((seq, tag) for seq, tag in tags if tag is not None)
             unread = {tag: None for _, tag in tags if tag is not None and tag not in self._keys}

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 import cbor2
 
@@ -18,22 +19,38 @@ from memory.store_read import FACT, marks
 from memory.store_words import split_words
 
 if TYPE_CHECKING:
+    import apsw
+
     from memory.model import Status
     from memory.rows import FactRow
     from memory.store_read import Snapshot
 
 
+_FULL: Final[WeakKeyDictionary[apsw.Connection, dict[tuple[int, bytes, int], object]]] = WeakKeyDictionary()
+"""Of each connection the scopes that have as many facts as a limit, with the last erasure when they were counted."""
+
+
+_TAGS_AT_ONCE: Final = 12
+
+
 class TextRow(NamedTuple):
-    """What a ranking reads of a fact."""
+    """What a ranking reads of a fact; `key_tag` is None for one without a key."""
 
     seq: int
     recorded_at: int
-    keyed: bool
+    key_tag: bytes | None
     text: str
 
 
 def scope_size(view: Snapshot, tenant_id: int, agent_tag: bytes, limit: int) -> int:
-    """How many facts a scope has, as far as a limit."""
+    """How many facts a scope has, as far as a limit.
+
+    That it has as many is not counted again before something was erased: nothing else takes facts away.
+    """
+    erased = view.one("SELECT max(number) FROM erasures")
+    full = _FULL.setdefault(view.connection, {})
+    if full.get((tenant_id, agent_tag, limit), ...) == erased:
+        return limit
     row = view.one(
         "SELECT count(*) FROM (SELECT 1 FROM facts WHERE tenant = ? AND agent_tag = ? LIMIT ?)",
         tenant_id,
@@ -41,6 +58,8 @@ def scope_size(view: Snapshot, tenant_id: int, agent_tag: bytes, limit: int) -> 
         limit,
     )
     assert row is not None
+    if row[0] == limit:
+        full[tenant_id, agent_tag, limit] = erased
     return int(row[0])
 
 
@@ -60,17 +79,25 @@ def having_status(
     return {seq for (seq,) in rows}
 
 
+def matching_since(view: Snapshot, match: str, least_seq: int) -> list[int]:
+    """Numbers of the facts from this one on whose words match."""
+    rows = view.rows(
+        "SELECT rowid FROM search WHERE search MATCH ? AND rowid >= ? ORDER BY rowid DESC", match, least_seq
+    )
+    return [seq for (seq,) in rows]
+
+
 def texts(view: Snapshot, tenant_id: int, agent_tag: bytes, seqs: Iterable[int]) -> list[TextRow]:
     """What these facts of a scope say."""
     rows = view.rows(
-        """SELECT f.seq, f.recorded_at, f.key_tag IS NOT NULL, c.content
+        """SELECT f.seq, f.recorded_at, f.key_tag, c.content
            FROM json_each(?) j CROSS JOIN facts f ON f.seq = j.value CROSS JOIN contents c ON c.seq = f.seq
            WHERE f.tenant = ? AND f.agent_tag = ?""",
         json.dumps(list(seqs)),
         tenant_id,
         agent_tag,
     )
-    return [TextRow(seq, at, bool(keyed), _text_of(content)) for seq, at, keyed, content in rows]
+    return [TextRow(seq, at, key_tag, _text_of(content)) for seq, at, key_tag, content in rows]
 
 
 def _text_of(data: bytes) -> str:
@@ -83,17 +110,16 @@ def _text_of(data: bytes) -> str:
     return text if isinstance(text, str) else ""
 
 
-def keys_of(
-    view: Snapshot, tenant_id: int, agent_tag: bytes, seqs: Iterable[int]
-) -> list[tuple[int, bytes | None]]:
-    """These facts of a scope, in the order asked for, each with the tag of its key if it has one."""
-    return view.rows(
+def keys_of(view: Snapshot, tenant_id: int, agent_tag: bytes, seqs: Iterable[int]) -> dict[int, bytes | None]:
+    """These facts of a scope, each with the tag of its key if it has one."""
+    rows = view.rows(
         """SELECT f.seq, f.key_tag FROM json_each(?) j CROSS JOIN facts f ON f.seq = j.value
            WHERE f.tenant = ? AND f.agent_tag = ?""",
         json.dumps(list(seqs)),
         tenant_id,
         agent_tag,
     )
+    return dict(rows)
 
 
 def neighbours(
@@ -128,11 +154,12 @@ def facts_of_keys(
 ) -> dict[bytes, list[FactRow]]:
     """The facts of some keys, of some statuses, by key in the order they were recorded."""
     found: dict[bytes, list[FactRow]] = {key_tag: [] for key_tag in key_tags}
+    tags = _filled(key_tags)
     rows = view.rows(
-        f"""{FACT} WHERE f.tenant = ? AND f.key_tag IN ({marks(key_tags)})
+        f"""{FACT} WHERE f.tenant = ? AND f.key_tag IN ({marks(tags)})
             AND f.status IN ({marks(statuses)}) ORDER BY f.seq""",
         tenant_id,
-        *key_tags,
+        *tags,
         *statuses,
     )
     for fact in view.kept(rows):
@@ -143,10 +170,16 @@ def facts_of_keys(
 
 def partly_hidden(view: Snapshot, tenant_id: int, key_tags: Sequence[bytes]) -> set[bytes]:
     """Those of some keys of which `is_partly_hidden` is true."""
+    tags = _filled(key_tags)
     rows = view.rows(
         f"""SELECT DISTINCT key_tag FROM facts
-            WHERE tenant = ? AND key_tag IN ({marks(key_tags)}) AND (end_erased OR on_hold)""",
+            WHERE tenant = ? AND key_tag IN ({marks(tags)}) AND (end_erased OR on_hold)""",
         tenant_id,
-        *key_tags,
+        *tags,
     )
     return {key_tag for (key_tag,) in rows}
+
+
+def _filled(key_tags: Sequence[bytes]) -> Sequence[bytes]:
+    """The tags, the last of them repeated up to one of a few lengths: a statement for each length is planned anew."""
+    return [*key_tags, *[key_tags[-1]] * (-len(key_tags) % _TAGS_AT_ONCE)]

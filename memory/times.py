@@ -13,6 +13,7 @@ HOUR: Final = 3600 * MICROSECONDS
 """As fine as a time may be that outlives what it is about: in a manifest, or in a row that an erasure left."""
 NOW: Final = "now"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_IN_UTC: Final = datetime(1970, 1, 1)
 _MICROSECOND: Final = timedelta(microseconds=1)
 # Years 1 to 9999: what datetime can hold, and so what can be shown again.
 MIN_TIME: Final = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
@@ -56,8 +57,7 @@ def parse_time(value: object, now: int, *, name: str = "time") -> int:
 
 def format_time(microseconds: int) -> str:
     """ISO-8601 in UTC with a Z; a fraction, of six digits, only where there is one."""
-    moment = _EPOCH + timedelta(microseconds=microseconds)
-    return moment.replace(tzinfo=None).isoformat() + "Z"
+    return f"{(_EPOCH_IN_UTC + timedelta(microseconds=microseconds)).isoformat()}Z"
 
 
 def format_optional(microseconds: int | None) -> str | None:
