@@ -1,13 +1,15 @@
 """The same facts and operations through four memories, each in an environment of its own, in turns.
 
-    python benchmarks/peers.py [--facts 200] [--calls 20] [--rounds 3] [--json FILE] [--plot FILE] [--have FOLDER]
+    python benchmarks/peers.py [--facts 200] [--calls 20] [--rounds 3] [--json FILE] [--plot FILE]
+                               [--have FOLDER] [--stores FOLDER] [--only NAME ...]
 
 Muniment, the reference memory server and basic-memory are spoken to as MCP servers over stdio, inspeximus through its
 library by the same lines (benchmarks/peers_inspeximus.py), with receipts and without. They are installed for the run;
 `--have` names a folder that keeps them. One that cannot be installed is left out and said.
 
-Each round begins with empty stores. First all get the facts, then each operation is asked of one after the other, a
-few calls at a time, so that what else the machine does falls on all. Times are medians of calls; processor time is
+First each gets the facts, all at the same time and in the quickest way it has; `--stores` names a folder that keeps
+what was filled, where the next run goes on. Each round begins with a copy of that. Then each operation is asked of one
+after the other, a few calls at a time, so that what else the machine does falls on all. Times are medians of calls; processor time is
 that of the server, from its ticks of 10 ms over all calls of an operation. Flushes are the fsync and fdatasync calls
 that strace counts in a server while it takes twenty facts; without them a fact may be lost with the power.
 """
@@ -22,10 +24,12 @@ import re
 import shutil
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,6 +51,7 @@ OPERATIONS = ("remember", "correct", "recall", "get", "as_of", "history", "prove
 BESIDE = ("inspeximus", "reference", "basic")
 AT_A_TIME = 5
 STRACED = 20
+LEAVE_SECONDS = 60
 Call = Callable[[Stdio, int], None]
 COLOURS = ("#1b6e53", "#8a8f94", "#b9bdc1", "#b0682c", "#5b5fa8")
 
@@ -58,6 +63,8 @@ class Peer:
     name: str
     start: Callable[[Path], Server]
     calls: dict[str, Call]
+    many: Callable[[Stdio, int], None] | None = None
+    """Gives as many facts at once, where it has a way to; else each is remembered"""
 
 
 def ask(one: Stdio, tool: str, **arguments: Any) -> str:
@@ -122,6 +129,14 @@ def muniment() -> Peer:
     )
 
 
+def _at_once(tool: str, argument: str, make: Callable[[int], Any], size: int) -> Callable[[Stdio, int], None]:
+    def many(one: Stdio, facts: int) -> None:
+        for begin in range(0, facts, size):
+            ask(one, tool, **{argument: [make(at) for at in range(begin, min(begin + size, facts))]})
+
+    return many
+
+
 def inspeximus(python: str, kind: str) -> Peer:
     def write(one: Stdio, said: tuple[str, str, str]) -> None:
         ask(one, "remember", text=said[0], key=said[1], value=said[2])
@@ -142,6 +157,7 @@ def inspeximus(python: str, kind: str) -> Peer:
             "recall": lambda one, number: _nothing(ask(one, "recall", query=question(number))),
             **{name: keyed(name) for name in ("get", "as_of", "history", "provenance", "forget")},
         },
+        _at_once("remember_many", "facts", text_of, 500),
     )
 
 
@@ -149,9 +165,11 @@ def reference(place: Path) -> Peer:
     def name_of(number: int) -> str:
         return text_of(number)[1].partition("/")[0]
 
+    def entity(number: int) -> dict[str, Any]:
+        return {"name": name_of(number), "entityType": "service", "observations": [text_of(number)[0]]}
+
     def remember(one: Stdio, number: int) -> None:
-        entity = {"name": name_of(number), "entityType": "service", "observations": [text_of(number)[0]]}
-        ask(one, "create_entities", entities=[entity])
+        ask(one, "create_entities", entities=[entity(number)])
 
     def correct(one: Stdio, number: int) -> None:
         # It keeps what was said before beside it, unless the caller takes that out.
@@ -175,6 +193,7 @@ def reference(place: Path) -> Peer:
                 ask(one, "delete_entities", entityNames=[name_of(number)])
             ),
         },
+        _at_once("create_entities", "entities", entity, 500),
     )
 
 
@@ -268,20 +287,60 @@ def peers(have: Path, only: list[str]) -> tuple[list[Peer], list[str]]:
     return found, without
 
 
-def one_round(found: list[Peer], facts: int, calls: int, times: dict[str, dict[str, list[Any]]]) -> None:
+def fill(found: list[Peer], facts: int, stores: Path) -> dict[str, float]:
+    """A store of each with the facts, and the seconds that took; what is there already is not filled again."""
+
+    def one_of(number: int, peer: Peer) -> float:
+        folder, done = stores / str(number), stores / f"{number}.done"
+        if done.exists():
+            return float(done.read_text("utf-8"))
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        one = Stdio(peer.start(folder))
+        began = time.perf_counter()
+        try:
+            one.begin()
+            if peer.many is not None:
+                peer.many(one, facts)
+            else:
+                for at in range(facts):
+                    peer.calls["remember"](one, at)
+        finally:
+            _leave(one)
+        took = round(time.perf_counter() - began, 1)
+        done.write_text(f"{took}", "utf-8")
+        return took
+
+    with ThreadPoolExecutor(len(found)) as pool:
+        took = list(pool.map(one_of, range(len(found)), found))
+    return {peer.name: seconds for peer, seconds in zip(found, took, strict=True)}
+
+
+def _leave(one: Stdio) -> None:
+    """Ends a server as a host does, which gives it the time to write what it holds back."""
+    assert one.process.stdin is not None
+    one.process.stdin.close()
+    try:
+        one.process.wait(LEAVE_SECONDS)
+    except subprocess.TimeoutExpired:
+        one.process.kill()
+        one.process.wait()
+
+
+def one_round(
+    found: list[Peer], facts: int, calls: int, times: dict[str, dict[str, list[Any]]], stores: Path
+) -> None:
     """Adds the seconds of each call, and the processor seconds of each operation by its calls."""
     with tempfile.TemporaryDirectory(prefix="peers-") as place:
         running: dict[str, Stdio] = {}
         try:
             for number, peer in enumerate(found):
                 folder = Path(place) / str(number)
-                folder.mkdir()
+                shutil.copytree(stores / str(number), folder)
                 running[peer.name] = Stdio(peer.start(folder))
                 running[peer.name].begin()
-            for begin in range(0, facts, AT_A_TIME):
-                for peer in found:
-                    for at in range(begin, min(begin + AT_A_TIME, facts)):
-                        peer.calls["remember"](running[peer.name], at)
+                # What a server loads or builds at its first question is not the price of a question.
+                peer.calls["recall"](running[peer.name], 0)
             for operation in OPERATIONS:
                 _turns(found, running, operation, facts, calls, times)
         finally:
@@ -414,14 +473,19 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--have", type=Path)
+    parser.add_argument("--stores", type=Path)
     parser.add_argument("--only", nargs="+", default=list(BESIDE), choices=BESIDE, help="those beside us")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="peers-env-") as folder:
         found, without = peers(args.have or Path(folder), args.only)
         times: dict[str, dict[str, list[Any]]] = {peer.name: {} for peer in found}
+        stores = (args.stores or Path(folder)) / f"stores-{args.facts}"
+        filled = fill(found, args.facts, stores)
         for _ in range(args.rounds):
-            one_round(found, args.facts, args.calls, times)
+            one_round(found, args.facts, args.calls, times, stores)
         rows = table(found, times, args.facts)
+    for row in rows:
+        row["filled_in_s"] = filled[row["memory"]]
     show(rows)
     for reason in without:
         print(f"\nleft out: {reason}")

@@ -16,9 +16,23 @@ from typing import Any
 from inspeximus import Inspeximus  # type: ignore[import-not-found]
 
 
+def remember_many(store: Any, facts: list[list[str]]) -> int:
+    """Facts one after the other; the file of receipts is written once for all of them, as its own `recommit` does."""
+    store._defer_receipt_flush = True
+    try:
+        for text, key, value in facts:
+            store.remember(text, key=key, object=value)
+    finally:
+        store._defer_receipt_flush = False
+    store._persist_receipts()
+    store.flush()
+    return len(facts)
+
+
 def operations(store: Any) -> dict[str, Callable[..., Any]]:
     """What each operation does, by its name."""
     return {
+        "remember_many": lambda facts: remember_many(store, facts),
         "remember": lambda text, key, value: store.remember(text, key=key, object=value),
         "recall": lambda query: [one["text"] for one in store.recall(query, k=10)],
         "get": lambda key: store.current(key)["text"],

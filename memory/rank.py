@@ -13,18 +13,24 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from math import log
 from statistics import median
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-_SATURATION: Final = 1.5
+_SATURATION_IN_CHAT: Final = 1.5
+_SATURATION_IN_NOTES: Final = 2.0
 _LENGTH_SHARE: Final = 0.7
 _LEAST_SIZE: Final = 160
 """Characters below which it says nothing how long a fact is."""
 _IN_KEY: Final = 0.4
 """What a word counts for in addition where it stands in key, subject or value."""
+
+_TOGETHER: Final = 0.4
+"""What two neighbouring words of a query count for, by the lesser of them, where a note has them together."""
+
+_NEAR: Final = 2
 
 _BESIDE: Final = (0.3, 0.5, 0.4, 0.2)
 """What a fact takes of the scores of those two before, one before, one after and two after it."""
@@ -38,9 +44,11 @@ _MEANT_IN_CHAT: Final = 0.25
 _MEANT_IN_NOTES: Final = 0.7
 """What nearness in meaning counts for, against the best score by words."""
 
-_MODELS: Final = 3
+_MODELS_IN_CHAT: Final = 3
+_MODELS_IN_NOTES: Final = 5
 _RELATED: Final = 40
-_RELATED_SHARE: Final = 0.2
+_RELATED_IN_CHAT: Final = 0.2
+_RELATED_IN_NOTES: Final = 0.3
 _LEAST_SHARED: Final = 2
 _LEAST_POOL: Final = 16
 """Of fewer facts neither what they have in common nor what kind of store this is can be told."""
@@ -49,7 +57,7 @@ _RECENT_SHARE: Final = 0.02
 _TELLING_SHARE: Final = 0.75
 _RARE: Final = 3
 _NEAR_SCORE: Final = 0.6
-_COMPARED: Final = 12
+_COMPARED: Final = 10
 
 
 class Term(NamedTuple):
@@ -97,6 +105,9 @@ class _Pool:
     spread: Mapping[str, int]
     """How many of the facts have a stem"""
     common: Collection[str]
+    share: float
+    """How far the facts are turns of a chat"""
+    saturation: float
 
 
 def weight_of(known: int, having: float) -> float:
@@ -139,14 +150,17 @@ def second_pass(
     if not facts:
         return []
     pool = _make_pool(facts, common)
-    named = [_by_words(terms, fact, damper) for fact, damper in zip(facts, pool.dampers, strict=True)]
-    share = chat_share(facts)
-    unit = (max(named) or 1.0) * (share * _MEANT_IN_CHAT + (1 - share) * _MEANT_IN_NOTES)
+    named = _by_words(terms, pool)
+    share = pool.share
+    if share < 1:
+        together = _from_together(terms, pool)
+        named = [one + (1 - share) * other for one, other in zip(named, together, strict=True)]
+    unit = (max(named) or 1.0) * _between(share, _MEANT_IN_CHAT, _MEANT_IN_NOTES)
     meant = [unit * meaning.get(fact.seq, 0.0) for fact in facts]
     words = [one + other for one, other in zip(named, meant, strict=True)]
     heard = [one + other for one, other in zip(words, _from_beside(pool, words), strict=True)]
     related = _from_related(terms, pool, heard)
-    kept = 1 - _RELATED_SHARE
+    kept = 1 - _between(share, _RELATED_IN_CHAT, _RELATED_IN_NOTES)
     own = [kept * one for one in words]
     mixed = [one + other for one, other in zip(own, related, strict=True)]
     beside = _from_beside(pool, mixed)
@@ -164,13 +178,19 @@ def _make_pool(facts: Sequence[Reading], common: Collection[str]) -> _Pool:
     stems = [frozenset(fact.stems) for fact in facts]
     sizes = [max(fact.size, _LEAST_SIZE) for fact in facts]
     average = sum(sizes) / len(facts)
-    dampers = [_SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * size / average) for size in sizes]
-    spread = Counter(chain.from_iterable(stems))
-    return _Pool(facts, stems, dampers, _neighbours(facts), spread, common)
-
-
-def _neighbours(facts: Sequence[Reading]) -> list[list[tuple[int, float]]]:
     share = chat_share(facts)
+    saturation = _between(share, _SATURATION_IN_CHAT, _SATURATION_IN_NOTES)
+    dampers = [saturation * (1 - _LENGTH_SHARE + _LENGTH_SHARE * size / average) for size in sizes]
+    spread = Counter(chain.from_iterable(stems))
+    return _Pool(facts, stems, dampers, _neighbours(facts, share), spread, common, share, saturation)
+
+
+def _between(share: float, in_chat: float, in_notes: float) -> float:
+    """What holds of facts that are, as far as this share, turns of a chat."""
+    return share * in_chat + (1 - share) * in_notes
+
+
+def _neighbours(facts: Sequence[Reading], share: float) -> list[list[tuple[int, float]]]:
     if not share:
         return [[] for _ in facts]
     places = {fact.seq: place for place, fact in enumerate(facts)}
@@ -190,22 +210,50 @@ def _neighbours(facts: Sequence[Reading]) -> list[list[tuple[int, float]]]:
     return beside
 
 
-def _by_words(terms: Iterable[Term], fact: Reading, damper: float) -> float:
-    score = 0.0
-    for term in terms:
-        if fact.seq in term.having:
-            times = 0
-            for stem in term.stems:
-                times += fact.stems.count(stem)
-            # Where only key or value has the word, the text has it no time, and its length says nothing.
-            score += term.weight * (_saturated(times, damper) if times else 1.0)
-            if fact.seq in term.keyed:
-                score += term.weight * _IN_KEY
-    return score
+def _by_words(terms: Sequence[Term], pool: _Pool) -> list[float]:
+    scores = []
+    for fact, damper in zip(pool.facts, pool.dampers, strict=True):
+        score = 0.0
+        for term in terms:
+            if fact.seq in term.having:
+                times = 0
+                for stem in term.stems:
+                    times += fact.stems.count(stem)
+                # Where only key or value has the word, the text has it no time, and its length says nothing.
+                score += term.weight * (_saturated(times, damper, pool.saturation) if times else 1.0)
+                if fact.seq in term.keyed:
+                    score += term.weight * _IN_KEY
+        scores.append(score)
+    return scores
 
 
-def _saturated(times: int, damper: float) -> float:
-    return times * (_SATURATION + 1) / (times + damper)
+def _from_together(terms: Sequence[Term], pool: _Pool) -> list[float]:
+    """What facts get for words that stand together in the query and in them, with at most one other in between.
+
+    A name of two words is one thing, and a note that has both of them apart may be about neither.
+    """
+    pairs = [
+        (one.stems, other.stems, _TOGETHER * min(one.weight, other.weight))
+        for one, other in pairwise(terms)
+        if one.stems.isdisjoint(other.stems)
+    ]
+    scores = []
+    for fact, has in zip(pool.facts, pool.stems, strict=True):
+        score = 0.0
+        for one, other, weight in pairs:
+            if not has.isdisjoint(one) and not has.isdisjoint(other) and _are_near(fact.stems, one, other):
+                score += weight
+        scores.append(score)
+    return scores
+
+
+def _are_near(stems: Sequence[str], one: Set[str], other: Set[str]) -> bool:
+    places = [place for place, stem in enumerate(stems) if stem in one]
+    return any(stem in other for place in places for stem in stems[max(place - _NEAR, 0) : place + _NEAR + 1])
+
+
+def _saturated(times: int, damper: float, saturation: float) -> float:
+    return times * (saturation + 1) / (times + damper)
 
 
 def _from_beside(pool: _Pool, scores: Sequence[float]) -> list[float]:
@@ -214,7 +262,8 @@ def _from_beside(pool: _Pool, scores: Sequence[float]) -> list[float]:
 
 def _from_related(terms: Sequence[Term], pool: _Pool, heard: Sequence[float]) -> list[float]:
     """What facts get for the words that the best of them have in common, beside those of the query."""
-    models = sorted(range(len(heard)), key=lambda place: -heard[place])[:_MODELS]
+    count = _MODELS_IN_CHAT if pool.share else _MODELS_IN_NOTES
+    models = sorted(range(len(heard)), key=lambda place: -heard[place])[:count]
     total = sum(heard[place] for place in models)
     known = len(pool.facts)
     if known < _LEAST_POOL:
@@ -230,12 +279,18 @@ def _from_related(terms: Sequence[Term], pool: _Pool, heard: Sequence[float]) ->
     sum_ = sum(best.values())
     if not sum_:
         return [0.0] * len(heard)
-    unit = _RELATED_SHARE * sum(term.weight for term in terms) / sum_
+    part = _between(pool.share, _RELATED_IN_CHAT, _RELATED_IN_NOTES)
+    unit = part * sum(term.weight for term in terms) / sum_
     scores = []
     for fact, stems, damper in zip(pool.facts, pool.stems, pool.dampers, strict=True):
         shared = sorted(stems & best.keys())
         scores.append(
-            sum([unit * best[stem] * _saturated(fact.stems.count(stem), damper) for stem in shared])
+            sum(
+                [
+                    unit * best[stem] * _saturated(fact.stems.count(stem), damper, pool.saturation)
+                    for stem in shared
+                ]
+            )
         )
     return scores
 
@@ -268,7 +323,7 @@ class _Matters:
         least = _TELLING_SHARE * max(term.weight for term in terms) if terms else 0.0
         self._telling = [term.stems for term in terms if term.weight >= least]
         self._untold = frozenset(pool.common).union(*(term.stems for term in terms))
-        self._are_notes = not chat_share(pool.facts) and len(pool.facts) >= _LEAST_POOL
+        self._are_notes = not pool.share and len(pool.facts) >= _LEAST_POOL
         self._asked = terms
         self._places = {fact.seq: place for place, fact in enumerate(pool.facts)}
 
