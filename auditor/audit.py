@@ -39,6 +39,8 @@ from auditor.monitor_state import earlier_heads
 from auditor.own_heads import check_own_heads, read_own_heads
 from auditor.page_map import page_maps
 from auditor.part import audit_part
+from auditor.pg_audit import audit_database
+from auditor.pg_copy import database_of
 from auditor.pins import digests_of, known_blocks
 from auditor.progress import Tell, silent
 from auditor.promises import Held, check_promises_held, read_held
@@ -158,10 +160,7 @@ def _audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequenc
         ahead = verified_ahead(log.entries, asked.trust, places.processes, places.tell)
         log = replace(log, entries=stack.enter_context(ahead))
         outcomes = [keys, log.outcome] if bundle is None else [bundle.outcome, keys, log.outcome]
-        if places.home is not None and (places.home / STORE).exists():
-            found = _audit_store(places, log, asked, tenant, needles, bundle, held)
-        else:
-            found = _audit_log_alone(log, places, asked, held)
+        found = _audit_what_is_there(places, log, asked, tenant, needles, bundle, held)
         outcomes += [*found.outcomes, *found.anew]
         exhibits = found.exhibits
         if places.home is not None:
@@ -193,6 +192,27 @@ def _check_home(
     names = [] if places.log is not None else [name for name, _ in logs]
     policies = policies_in(log.entries) | staged_policies(home, names) if names else None
     return check_home_files(home, now, Belongs(frozenset(names), sizes_of_logs(home, names), policies))
+
+
+def _audit_what_is_there(
+    places: Places,
+    log: AuditedLog,
+    asked: Asked,
+    tenant: str | None,
+    needles: Sequence[str] | None,
+    bundle: ReadBundle | None,
+    held: Sequence[Held],
+) -> _Found:
+    """What there is to say of the store, be it a file, a database or not at hand."""
+    database = None if places.home is None or bundle is not None else database_of(places.home)
+    if places.home is not None and database is not None:
+        if needles is not None:
+            raise MalformedError("expected no texts to search for: a database is not searched for them")
+        outcomes, shown = audit_database(places.home, database, log, asked, tenant, held)
+        return _Found(outcomes, exhibits=shown)
+    if places.home is not None and (places.home / STORE).exists():
+        return _audit_store(places, log, asked, tenant, needles, bundle, held)
+    return _audit_log_alone(log, places, asked, held)
 
 
 def _audit_log_alone(log: AuditedLog, places: Places, asked: Asked, held: Sequence[Held]) -> _Found:

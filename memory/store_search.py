@@ -16,17 +16,15 @@ import cbor2
 from memory.event import NO_TAGS, decode_content
 from memory.search import index_words
 from memory.store_read import FACT, marks
-from memory.store_words import split_words
 
 if TYPE_CHECKING:
-    import apsw
-
     from memory.model import Status
     from memory.rows import FactRow
+    from memory.sql import Connection
     from memory.store_read import Snapshot
 
 
-_FULL: Final[WeakKeyDictionary[apsw.Connection, dict[tuple[int, bytes, int], object]]] = WeakKeyDictionary()
+_FULL: Final[WeakKeyDictionary[Connection, dict[tuple[int, bytes, int], object]]] = WeakKeyDictionary()
 """Of each connection the scopes that have as many facts as a limit, with the last erasure when they were counted."""
 
 
@@ -145,7 +143,7 @@ def neighbours(
 
 def splitter(view: Snapshot) -> Callable[[str], tuple[str, ...]]:
     """What gives the words of a text as the index has them: in lower case, without marks, by their stems."""
-    split = split_words(view.connection)
+    split = view.splitter()
     return lambda text: tuple(split(text if text.isascii() else " ".join(index_words(text))))
 
 

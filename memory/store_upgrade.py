@@ -23,6 +23,7 @@ from memory.search import UNINDEXED, make_document, scope_token
 from memory.store_write import Txn
 
 if TYPE_CHECKING:
+    from memory.sql import Connection
     from memory.vault import Vault
 
 Reached = Callable[[str], None]
@@ -115,7 +116,7 @@ def wanted() -> Mapping[tuple[str, str], str]:
         connection.close()
 
 
-def _declared(connection: apsw.Connection) -> dict[tuple[str, str], str]:
+def _declared(connection: Connection) -> dict[tuple[str, str], str]:
     return {(str(kind), str(name)): str(sql) for kind, name, sql in connection.execute(_DECLARED).fetchall()}
 
 
