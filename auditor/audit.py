@@ -174,7 +174,7 @@ def _audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequenc
         outcomes.append(check_stale_tiles(log.files, log.entries, sizes))
         if needles is not None:
             outcomes.append(check_confirmable(log.entries, needles))
-        outcomes += [compare_given(path, log.files) for path in places.manifests]
+        outcomes += [compare_given(_read_given(path), log.files) for path in places.manifests]
     if log.verified is not None:
         heads = (*earlier, *exhibits.heads, head_of(log.verified, "checkpoint"))
         exhibits = replace(exhibits, heads=heads)
@@ -184,6 +184,13 @@ def _audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequenc
         said = found.said or to_keep(found.mark, merge(found.outcomes), found.exhibits, asked, found.until)
         keep_verified(places.state, log.verified.checkpoint, asked.trust, found.rows, said)
     return Audited(whole, log.verified, exhibits)
+
+
+def _read_given(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        raise MalformedError("expected a manifest that can be read") from None
 
 
 def _check_home(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from auditor.evidence import LogFiles
@@ -72,13 +71,9 @@ def number_in(values: Mapping[str, Any], name: str) -> int:
     return value if type(value) is int else 0
 
 
-def compare_given(path: Path, files: LogFiles) -> Outcome:
+def compare_given(data: bytes, files: LogFiles) -> Outcome:
     """A manifest that somebody was given, against the one that the log has under its number."""
-    try:
-        data = path.read_bytes()
-        manifest = decode_manifest(data)
-    except OSError:
-        raise MalformedError("expected a manifest that can be read") from None
+    manifest = decode_manifest(data)
     where = f"log {FOLDER}{manifest.number}.cose"
     if files.read(f"{FOLDER}{manifest.number}.cose") == data:
         return Outcome(checked=(Note("manifest", "given manifest that the log has, byte for byte", 1),))
