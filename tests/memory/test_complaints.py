@@ -5,9 +5,11 @@ The rows that need several servers, kills or floods stand in test_mcp_processes 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,9 @@ import httpx
 import jsonschema
 import pytest
 from speaking import Stdio, environment, stdio
+
+from memory import tokens, wiring
+from memory.model import AGENT_SCOPES, Principal
 
 
 class Checked:
@@ -171,68 +176,93 @@ def test_no_address_has_content(ask: Checked) -> None:
 # Others than one server over stdio
 
 
-def run(home: str, *words: str, cwd: Path | None = None, check: bool = True) -> str:
-    command = [sys.executable, "-m", "memory.cli", *words, "--home", home]
-    done = subprocess.run(command, capture_output=True, check=check, text=True, cwd=cwd, env=environment())
-    return done.stdout
-
-
 def test_a_home_may_be_called_and_lie_anywhere(tmp_path: Path) -> None:
-    run("no such yet/ein Häuschen 家", "remember", "it stands", cwd=tmp_path)
-    assert (tmp_path / "no such yet" / "ein Häuschen 家" / "store.db").is_file()
-    assert "it stands" in run("no such yet/ein Häuschen 家", "recall", "stands", cwd=tmp_path)
+    command = [
+        sys.executable,
+        "-m",
+        "memory.cli",
+        "remember",
+        "it stands",
+        "--home",
+        "no such/ein Häuschen 家",
+    ]
+    subprocess.run(command, check=True, capture_output=True, cwd=tmp_path, env=environment())
+    assert (tmp_path / "no such" / "ein Häuschen 家" / "store.db").is_file()
 
 
-def test_a_write_that_was_torn_takes_no_earlier_one_with_it(tmp_path: Path) -> None:
+def test_a_correction_that_is_killed_and_torn_leaves_the_old_or_the_new(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    with stdio(home) as server:
-        server.begin()
-        for number in range(5):
-            assert server.tool("remember", text=f"note {number}")["outcome"] == "stored"
-        server.kill()
+    server = Stdio(home)
+    server.begin()
+    answered: list[int] = []
+
+    def correct() -> None:
+        with contextlib.suppress(AssertionError, OSError, ValueError):
+            for number in range(10_000):
+                assert server.tool("remember", text=f"take {number}", key="take", value=str(number))["id"]
+                answered.append(number)
+
+    writing = threading.Thread(target=correct)
+    writing.start()
+    while len(answered) < 15:
+        assert writing.is_alive(), "the writer ended before it was killed"
+    server.process.kill()
+    writing.join()
+    server.end()
+    # And what the disk had of the last write is cut, as when a machine loses its power with a disk that lies.
     log = home / "store.db-wal"
-    torn = log.read_bytes()[:-7]
-    log.write_bytes(torn)
-    with stdio(home) as server:
-        server.begin()
-        found = {fact["text"] for fact in server.tool("recall", query="note", limit=50)["facts"]}
-        assert {f"note {number}" for number in range(4)} <= found
-        assert server.tool("remember", text="note of after")["outcome"] == "stored"
+    log.write_bytes(log.read_bytes()[:-7])
+    with stdio(home) as again:
+        again.begin()
+        now = again.tool("get", key="take")
+        assert answered[-1] - 1 <= int(now["current"]) <= answered[-1] + 1
+        story = again.tool("history", key="take", budget=20_000)["facts"]
+        assert [fact["status"] for fact in story] == ["superseded"] * (len(story) - 1) + ["active"]
+        assert story[-1]["value"] == now["current"] and len(story) == int(now["current"]) + 1
 
 
 def test_over_http_each_has_what_is_theirs_and_no_more(tmp_path: Path) -> None:
-    home = str(tmp_path / "home")
-    tokens = {}
-    for agent, scopes in (("test_user", "read,write,forget"), ("test_user1", "read")):
-        made = run(
-            home,
-            "token",
-            "create",
-            "--tenant",
-            "acme",
-            "--agent",
-            agent,
-            "--client",
-            "w",
-            "--scopes",
-            scopes,
-            "--json",
-        )
-        tokens[agent] = {"Authorization": f"Bearer {json.loads(made)['token']}"}
-    command = [sys.executable, "-m", "memory.cli", "serve", "--listen", "127.0.0.1:0", "--home", home]
+    held = {}
+    rights = (
+        ("test_user", AGENT_SCOPES | {"memory:purge"}),
+        ("test_user1", AGENT_SCOPES - {"memory:forget"}),
+    )
+    with wiring.open_home(tmp_path / "home") as home:
+        for agent, scopes in rights:
+            made = tokens.create(home, Principal("acme", agent, "w", scopes), None)
+            held[agent] = {"Authorization": f"Bearer {made['token']}"}
+    command = [
+        sys.executable,
+        "-m",
+        "memory.cli",
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--home",
+        str(tmp_path / "home"),
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment()) as server:
         try:
             assert server.stderr is not None
             url = server.stderr.readline().split()[-1]
             with httpx.Client(base_url=url, timeout=60) as client:
-                mine, other = tokens["test_user"], tokens["test_user1"]
+                mine, other = held["test_user"], held["test_user1"]
                 made = client.post("/v1/facts", json={"text": "the plan is secret"}, headers=mine).json()
                 found = client.post("/v1/recall", json={"query": "secret"}, headers=other).json()
                 assert (found["facts"], found["scope"]["agent"]) == ([], "test_user1")
                 place = f"/v1/facts/{made['id']}/provenance"
                 assert client.get(place, headers=mine).status_code == 200
                 assert client.get(place, headers=other).status_code == 404
-                # A token that may only read erases nothing, and is told so.
+                kept = client.post("/v1/facts", json={"text": "the dog is fed"}, headers=other).json()
+                everything = {"all": True}
+                preview = client.post("/v1/forget/preview", json=everything, headers=mine).json()
+                asked = client.post(
+                    "/v1/forget", json=everything | {"confirm": preview["confirm"]}, headers=mine
+                )
+                assert asked.json()["erased"] == 1
+                found = client.post("/v1/recall", json={"query": "dog"}, headers=other).json()
+                assert [fact["id"] for fact in found["facts"]] == [kept["id"]]
+                # A token that may not erases nothing, and is told so.
                 asked = client.post("/v1/forget/preview", json={"all": True}, headers=other)
                 assert (asked.status_code, asked.json()["code"]) == (403, "forbidden")
                 # The name that a client gives itself, and a tenant in its words, change nothing.
