@@ -5,11 +5,9 @@ The rows that need several servers, kills or floods stand in test_mcp_processes 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -190,35 +188,39 @@ def test_a_home_may_be_called_and_lie_anywhere(tmp_path: Path) -> None:
     assert (tmp_path / "no such" / "ein Häuschen 家" / "store.db").is_file()
 
 
+def batch(home: Path, *lines: dict[str, Any]) -> subprocess.Popen[str]:
+    """A process that does what the lines say, and answers each in a line."""
+    command = [sys.executable, "-m", "memory.cli", "batch", "--home", str(home)]
+    started = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
+    )
+    assert started.stdin is not None
+    started.stdin.write("".join(json.dumps(line) + "\n" for line in lines))
+    started.stdin.flush()
+    return started
+
+
 def test_a_correction_that_is_killed_and_torn_leaves_the_old_or_the_new(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    server = Stdio(home)
-    server.begin()
-    answered: list[int] = []
-
-    def correct() -> None:
-        with contextlib.suppress(AssertionError, OSError, ValueError):
-            for number in range(10_000):
-                assert server.tool("remember", text=f"take {number}", key="take", value=str(number))["id"]
-                answered.append(number)
-
-    writing = threading.Thread(target=correct)
-    writing.start()
-    while len(answered) < 15:
-        assert writing.is_alive(), "the writer ended before it was killed"
-    server.process.kill()
-    writing.join()
-    server.end()
+    takes = [
+        {"op": "remember", "text": f"take {number}", "key": "take", "value": str(number)}
+        for number in range(500)
+    ]
+    writer = batch(home, *takes)
+    assert writer.stdout is not None
+    answered = [json.loads(writer.stdout.readline()) for _ in range(15)]
+    assert all(one["ok"] for one in answered), answered
+    writer.kill()
+    left = writer.communicate()[0].splitlines()
+    count = len(answered) + sum(line.endswith("}") for line in left)
     # And what the disk had of the last write is cut, as when a machine loses its power with a disk that lies.
     log = home / "store.db-wal"
     log.write_bytes(log.read_bytes()[:-7])
-    with stdio(home) as again:
-        again.begin()
-        now = again.tool("get", key="take")
-        assert answered[-1] - 1 <= int(now["current"]) <= answered[-1] + 1
-        story = again.tool("history", key="take", budget=20_000)["facts"]
-        assert [fact["status"] for fact in story] == ["superseded"] * (len(story) - 1) + ["active"]
-        assert story[-1]["value"] == now["current"] and len(story) == int(now["current"]) + 1
+    reader = batch(home, {"op": "get", "key": "take"}, {"op": "history", "key": "take"})
+    now, story = (json.loads(line)["result"] for line in reader.communicate()[0].splitlines())
+    current = int(now["current"])
+    assert count - 2 <= current <= count
+    assert [fact["status"] for fact in story["facts"]] == ["superseded"] * current + ["active"]
 
 
 def test_over_http_each_has_what_is_theirs_and_no_more(tmp_path: Path) -> None:
