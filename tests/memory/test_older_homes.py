@@ -318,3 +318,24 @@ def test_an_access_token_of_before_still_opens(older: Older) -> None:
 def test_doctor_tells_the_version_of_the_store(older: Older) -> None:
     _, out = older.run("doctor")
     assert f"the store is of version {SCHEMA_VERSION}" in out
+
+
+@oldest
+def test_what_older_rules_hashed_is_hashed_again(older: Older) -> None:
+    """As if the canonical forms of keys, subjects, texts and values had been others then."""
+    connection = apsw.Connection(str(older.home / "store.db"))
+    for table in ("facts", "ledger", "conflicts"):
+        connection.execute(f"UPDATE {table} SET key_tag = unhex(substr(hex(key_tag), 3) || '00')")
+    connection.execute("UPDATE facts SET text_tag = randomblob(32), subject_tag = randomblob(32)")
+    connection.execute(
+        "UPDATE ledger SET value_tag = randomblob(32), name_tags = x'' WHERE source IS NOT NULL"
+    )
+    connection.close()
+    assert older.answer("get", "bakery/opening time")["current"] == "07:00"
+    assert older.run("remember", "Six again.", "--key", "bakery/opening time", "--value", "6:00")[0] == 1
+    (conflict,) = older.answer("conflicts")["conflicts"]
+    assert older.run("resolve", conflict["id"], "--keep", older.known["ids"]["paint2"])[0] == 0
+    assert older.answer("get", "door/colour")["current"] == "blue"
+    assert older.answer("forget", "--subject", "Corner Shop")["preview"]["count"] == 2
+    code, out = older.run("audit")
+    assert code == 0, out
