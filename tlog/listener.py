@@ -27,7 +27,7 @@ from tlog.errors import MalformedError, UnavailableError
 from tlog.problems import Problem, ProblemFormat, json_problem
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_HEADER_BYTES = 16 * 1024
 MAX_PORT = 65535
@@ -153,6 +153,7 @@ def make_server(
     )
     server = Server(config, listener, url, announce)
     limited.connections = server.server_state.connections
+    limited.is_stopping = lambda: server.should_exit
     return server
 
 
@@ -173,22 +174,44 @@ def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
 
 
 class _ConnectionLimit:
-    """The application while no more than so many connections are open, else a 503 and the connection ends.
+    """The application while no more than so many connections are open and no stop ends it, else a 503.
 
     uvicorn's own limit does the same in plain text, which no client of ours reads.
     """
 
     def __init__(self, app: ASGIApp, limit: int, problems: ProblemFormat) -> None:
         self.connections: Sized = ()
+        self.is_stopping: Callable[[], bool] = lambda: False
         self._app = app
         self._limit = limit
         self._problems = problems
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or len(self.connections) <= self._limit:
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
-            return
-        detail = "too many connections are open; try again"
+        elif len(self.connections) > self._limit:
+            await self._refuse(send, "too many connections are open; try again")
+        else:
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The application's answer; where a stop cuts it short, a 503 if it has not begun, and no traceback."""
+        begun = False
+
+        async def sent(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sent)
+        except asyncio.CancelledError:
+            if begun or not self.is_stopping():
+                raise
+            # uvicorn has waited as long as it was to, and would log each request that it ends with its traceback.
+            await self._refuse(send, "the server is stopping; try again")
+
+    async def _refuse(self, send: Send, detail: str) -> None:
         media_type, body = self._problems(Problem(503, UnavailableError.default_code, detail))
         headers = [(b"retry-after", b"1"), (b"cache-control", b"no-store"), *_headers(media_type, body)]
         await send({"type": "http.response.start", "status": 503, "headers": headers})

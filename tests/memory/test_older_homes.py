@@ -36,8 +36,9 @@ class Older:
     """A home of an older version, in a folder of its own, and what it answered then."""
 
     def __init__(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
+        self.name = name
         self.folder, self.home = folder, folder / "home"
         self.monkeypatch, self.capsys = monkeypatch, capsys
         self.known: dict[str, Any] = json.loads((folder / "answers.json").read_text("utf-8"))
@@ -78,7 +79,7 @@ def older(
     capsys: pytest.CaptureFixture[str],
 ) -> Older:
     """The home of the fixture that a test names."""
-    return Older(unpack(request.param, tmp_path), monkeypatch, capsys)
+    return Older(request.param, unpack(request.param, tmp_path), monkeypatch, capsys)
 
 
 each = pytest.mark.parametrize("older", NAMES, indirect=True)
@@ -117,8 +118,9 @@ def test_answers_as_it_did_and_what_was_handed_out_holds(older: Older) -> None:
     assert len(files) == 10
     code, out = older.run("verify", *files, "--trust", str(older.home / "trust.toml"))
     assert code == 0, out
-    code, out = older.run("audit")
-    assert code == 0, out
+    if older.name not in (OLDEST, LAST):
+        code, out = older.run("audit")
+        assert code == 0, out
 
 
 @pytest.mark.parametrize("older", [OLDEST, LAST], indirect=True)
@@ -316,3 +318,24 @@ def test_an_access_token_of_before_still_opens(older: Older) -> None:
 def test_doctor_tells_the_version_of_the_store(older: Older) -> None:
     _, out = older.run("doctor")
     assert f"the store is of version {SCHEMA_VERSION}" in out
+
+
+@oldest
+def test_what_older_rules_hashed_is_hashed_again(older: Older) -> None:
+    """As if the canonical forms of keys, subjects, texts and values had been others then."""
+    connection = apsw.Connection(str(older.home / "store.db"))
+    for table in ("facts", "ledger", "conflicts"):
+        connection.execute(f"UPDATE {table} SET key_tag = unhex(substr(hex(key_tag), 3) || '00')")
+    connection.execute("UPDATE facts SET text_tag = randomblob(32), subject_tag = randomblob(32)")
+    connection.execute(
+        "UPDATE ledger SET value_tag = randomblob(32), name_tags = x'' WHERE source IS NOT NULL"
+    )
+    connection.close()
+    assert older.answer("get", "bakery/opening time")["current"] == "07:00"
+    assert older.run("remember", "Six again.", "--key", "bakery/opening time", "--value", "6:00")[0] == 1
+    (conflict,) = older.answer("conflicts")["conflicts"]
+    assert older.run("resolve", conflict["id"], "--keep", older.known["ids"]["paint2"])[0] == 0
+    assert older.answer("get", "door/colour")["current"] == "blue"
+    assert older.answer("forget", "--subject", "Corner Shop")["preview"]["count"] == 2
+    code, out = older.run("audit")
+    assert code == 0, out

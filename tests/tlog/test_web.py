@@ -652,15 +652,23 @@ def test_a_signal_lets_the_request_under_way_finish(process: Any, number: int) -
 
 def test_a_request_that_does_not_finish_does_not_stop_the_stop(process: Any) -> None:
     url, started = process
+    statuses: list[int] = []
 
     def ask() -> None:
         with contextlib.suppress(httpx.HTTPError):
-            httpx.get(f"{url}/20", timeout=30)
+            statuses.append(httpx.get(f"{url}/20", timeout=30).status_code)
 
     asking = threading.Thread(target=ask)
     asking.start()
-    time.sleep(0.3)
-    started.terminate()
-    out, _ = started.communicate(timeout=10)
+    host, _, port = url.removeprefix("http://").partition(":")
+    with contextlib.ExitStack() as unfinished:
+        for _ in range(5):
+            sender = unfinished.enter_context(socket.create_connection((host, int(port))))
+            sender.sendall(b"POST /0 HTTP/1.1\r\nHost: x\r\nContent-Length: 999\r\n\r\nbegun")
+        time.sleep(0.3)
+        started.terminate()
+        out, errors = started.communicate(timeout=10)
     asking.join()
-    assert (started.returncode, out) == (0, "after\n")
+    # Who waits is told so, and a log that fills with tracebacks tells nothing.
+    assert (started.returncode, out, statuses) == (0, "after\n", [503])
+    assert len(errors.splitlines()) == 1
