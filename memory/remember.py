@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory import beginning, canon, canon_versions, edge, guard, ledger, requests
 from memory.admission import admit
-from memory.answers import Answer, current_shape, receipts
+from memory.answers import Answer, current_shape, pending, receipts
 from memory.corroboration import corroborate
 from memory.key_view import STANDING, key_now, standing_now
 from memory.model import Decision, Known, KnownFact, Principal, Proposal, Status, fact_id, own_name
 from memory.principal import require
-from memory.quarantine import present
-from memory.scope import Scope, open_for_write, open_scope
+from memory.quarantine import is_plain, present
+from memory.scope import Scope, open_for_write
 from memory.search import make_document, scope_token
 from memory.store_holds import held_contents, is_disputed
 from memory.store_write import NewFact
@@ -57,6 +57,8 @@ class _Write(NamedTuple):
     text_tag: bytes
     facts: tuple[FactRow, ...]
     read: ledger.Statable | None = None
+    is_first: bool = False
+    """Nothing was ever said of its key that is still known."""
 
     @property
     def said(self) -> str:
@@ -91,7 +93,8 @@ def remember(parts: Parts, principal: Principal, arguments: Mapping[str, Any]) -
     idempotency_key = arguments.get("idempotency_key")
     if idempotency_key is not None:
         edge.check_idempotency_key(idempotency_key)
-    read = _read_ahead(parts, principal, proposal)
+    guarded = proposal.value is None and parts.guard == "on"
+    read = ledger.read_ahead(parts, principal, proposal.text) if guarded else None
 
     def work(txn: Txn) -> _Written:
         scope = open_for_write(parts, txn, principal)
@@ -108,18 +111,9 @@ def remember(parts: Parts, principal: Principal, arguments: Mapping[str, Any]) -
     written = parts.store.write_together(work)
     if wait is not None:
         return waited(parts, written.answer, written.seq, wait)
-    written.answer["receipt"] = receipts(parts).shape(written.entry_index)
+    index = written.entry_index
+    written.answer["receipt"] = pending() if index is None else receipts(parts).shape(index)
     return written.answer
-
-
-def _read_ahead(parts: Parts, principal: Principal, proposal: Proposal) -> ledger.Statable | None:
-    """A text without a value, read for what it may state before the lock is taken: a long one takes its time."""
-    if proposal.value is not None or parts.guard != "on":
-        return None
-    with parts.store.read() as view:
-        scope = open_scope(view, parts.vault, principal)
-        counts = frozenset() if scope is None else ledger.word_counts(view, scope)
-    return ledger.read_text(scope, proposal.text, counts) if scope is not None and counts else None
 
 
 def _write_once(write: _Write, request: requests.Request, token: str | None) -> _Written:
@@ -154,6 +148,8 @@ def _open(
     text_tag = scope.text_tag(proposal.text)
     if key_tag is None:
         facts = txn.view.facts_of_text(scope.tenant_id, text_tag, (*STANDING, "retracted"))
+    elif not txn.view.knows_key(scope.tenant_id, key_tag):
+        return _Write(parts, principal, txn, scope, now, proposal, key_tag, text_tag, (), read, is_first=True)
     else:
         # What speaks of the past is compared with what is known of the past.
         dated = proposal.valid_from is not None or proposal.valid_until is not None
@@ -176,7 +172,9 @@ def _write(write: _Write, token: str | None) -> _Written:
     if lifted is None:
         touched = (*decision.retires, *decision.conflicts)
         against = [fact.content for fact in write.facts if fact.commitment in touched]
-        decision = admit(decision, write.proposal, write.principal, against, write.parts.home.config)
+        decision = admit(
+            decision, write.proposal, write.principal, against, write.txn.once(write.parts.terms)
+        )
     if lifted is not None and decision.outcome not in _CURRENT:
         raise RefusedError(
             "a reaffirmation says that the value holds now, and this write would not be current: "
@@ -192,7 +190,7 @@ def _known(write: _Write, lifted: bytes | None) -> Known:
     retired = blind = False
     stated: tuple[LedgerHit, ...] = ()
     unsaid = False
-    if guarded and write.key_tag is not None:
+    if guarded and write.key_tag is not None and not write.is_first:
         retired = ledger.is_retired(view, scope, write.key_tag, write.said, write.now)
         # What stands beside a record on hold has taken its place: that one does not come back by another's mouth.
         retired = retired or (bool(write.standing) and _says_held(write, write.key_tag))
@@ -201,18 +199,18 @@ def _known(write: _Write, lifted: bytes | None) -> Known:
                 view, scope, write.key_tag, proposal.text, write.read, write.now
             )
         blind = retired and ledger.outlives_erasure(view, scope, write.key_tag, write.said)
-    elif guarded and not any(fact.key_tag for fact in write.standing):
+    elif guarded and write.key_tag is None and not any(fact.key_tag for fact in write.standing):
         stated = ledger.names_retired(view, scope, proposal.text, write.read, write.now)
         # What was taken back is not said again by whoever still has it in so many words.
         unsaid = bool(write.facts) and not write.standing
     return Known(
-        now=write.now,
-        client=own_name(write.principal.client, write.principal.reported),
-        facts=tuple(known_fact(fact) for fact in write.facts),
-        value_retired=retired,
-        names_retired=bool(stated) or unsaid,
-        blind=blind or any(hit.blind for hit in stated),
-        lifted=lifted,
+        write.now,
+        own_name(write.principal.client, write.principal.reported),
+        tuple([known_fact(fact) for fact in write.facts]),
+        retired,
+        bool(stated) or unsaid,
+        blind or any(hit.blind for hit in stated),
+        lifted,
     )
 
 
@@ -253,13 +251,8 @@ def _land(write: _Write, decision: Decision, known: Known) -> _Written:
         scope.tenant,
         "write",
         content,
-        sign=write.parts.sign_entry,
-        acts={
-            "retires": decision.retires,
-            "conflicts": decision.conflicts,
-            "lifts": lifts,
-            "keeps": decision.keeps,
-        },
+        sign=txn.once(write.parts.signer),
+        acts=_acts(decision, lifts),
         details={"outcome": decision.outcome, "reason": decision.reason},
     )
     subject = content.get("subject")
@@ -277,7 +270,7 @@ def _land(write: _Write, decision: Decision, known: Known) -> _Written:
     txn.add_fact(made, row)
     if status not in WITHHELD:
         txn.index_fact(made.seq, make_document(scope_token(scope.agent_tag), content))
-    if write.key_tag is not None:
+    if write.key_tag is not None and not write.is_first:
         _settle_key(write, decision, lifts, made, "many" in content["flags"])
     answer = _answer(write, decision, made.commitment)
     if decision.reason == "echo" and "memory:reaffirm" in write.principal.scopes:
@@ -285,6 +278,16 @@ def _land(write: _Write, decision: Decision, known: Known) -> _Written:
             txn, scope, write.principal, made, proposal, write.standing, write.now
         )
     return _Written(answer, made.seq)
+
+
+def _acts(decision: Decision, lifts: Sequence[bytes]) -> dict[str, Sequence[bytes]]:
+    acts = {
+        "retires": decision.retires,
+        "conflicts": decision.conflicts,
+        "lifts": lifts,
+        "keeps": decision.keeps,
+    }
+    return {act: targets for act, targets in acts.items() if targets}
 
 
 def _settle_key(
@@ -358,20 +361,23 @@ def _content(write: _Write, decision: Decision, known: Known) -> dict[str, Any]:
 
 
 def _answer(write: _Write, decision: Decision, commitment: bytes) -> Answer:
+    key, name = write.proposal.key, fact_id(commitment)
+    # Key and value are looked at together, as nearly always both are plain.
+    plain = is_plain(f"{key} {write.said}")
     return {
         "outcome": decision.outcome,
         "reason": decision.reason,
         "message": decision.message,
-        "id": fact_id(commitment),
-        "key": None if write.proposal.key is None else present(write.proposal.key, fact_id(commitment)).text,
+        "id": name,
+        "key": key if key is None or plain else present(key, name).text,
         "retired": [fact_id(retired) for retired in decision.retires],
         "conflict_with": [fact_id(other) for other in decision.conflicts],
-        "current": _current_after(write, decision, commitment),
+        "current": _current_after(write, decision, name, plain),
         "reaffirm": None,
     }
 
 
-def _current_after(write: _Write, decision: Decision, commitment: bytes) -> Answer | None:
+def _current_after(write: _Write, decision: Decision, name: str, plain: bool) -> Answer | None:
     """What the key says now: this write, if it took the place of all there was."""
     if write.key_tag is None or not _may_read(write):
         return None
@@ -383,7 +389,7 @@ def _current_after(write: _Write, decision: Decision, commitment: bytes) -> Answ
     begun = proposal.valid_from is None or proposal.valid_from <= write.now
     if not (alone and begun and not proposal.many):
         return current_shape(key_now(view, scope.tenant_id, write.key_tag, write.now))
-    return {"id": fact_id(commitment), "value": present(write.said, fact_id(commitment)).text}
+    return {"id": name, "value": write.said if plain else present(write.said, name).text}
 
 
 def _may_read(write: _Write) -> bool:
