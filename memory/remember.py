@@ -6,7 +6,7 @@ is stored, retired, refused or held is a statement; what agrees changes nothing,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory import beginning, canon, canon_versions, edge, guard, ledger, requests
@@ -14,7 +14,7 @@ from memory.admission import admit
 from memory.answers import Answer, current_shape, pending, receipts
 from memory.corroboration import corroborate
 from memory.key_view import STANDING, key_now, standing_now
-from memory.model import Decision, Known, KnownFact, Principal, Proposal, Status, fact_id, own_name
+from memory.model import Decision, Known, Principal, Proposal, Status, fact_id, own_name
 from memory.principal import require
 from memory.quarantine import is_plain, present
 from memory.scope import Scope, open_for_write
@@ -71,12 +71,14 @@ class _Write(NamedTuple):
         return tuple(fact for fact in self.facts if fact.status in STANDING)
 
 
-class _Written(NamedTuple):
+class Written(NamedTuple):
     """What a write came to: the statement that it made or agrees with, and that statement's place in the log."""
 
     answer: Answer
     seq: int
     entry_index: int | None = None
+    known: bool = False
+    """The same request was answered before."""
 
 
 def remember(parts: Parts, principal: Principal, arguments: Mapping[str, Any]) -> Answer:
@@ -84,9 +86,24 @@ def remember(parts: Parts, principal: Principal, arguments: Mapping[str, Any]) -
 
     Raises MalformedError for bad input, RefusedError for a token or an idempotency key that does not hold.
     """
-    require(principal, "memory:write")
     wait = edge.check_wait(arguments.get("wait"))
     check_witnesses(parts, wait)
+    written = parts.store.write_together(prepare(parts, principal, arguments))
+    if wait is not None:
+        return waited(parts, written.answer, written.seq, wait)
+    return answered(parts, written)
+
+
+def answered(parts: Parts, written: Written) -> Answer:
+    """The answer to a write that is durable."""
+    index = written.entry_index
+    written.answer["receipt"] = pending() if index is None else receipts(parts).shape(index)
+    return written.answer
+
+
+def prepare(parts: Parts, principal: Principal, arguments: Mapping[str, Any]) -> Callable[[Txn], Written]:
+    """The write as a function of a transaction; whatever is wrong with the arguments alone is raised now."""
+    require(principal, "memory:write")
     requests.check_reaffirm(principal, arguments)
     # Bad input is answered before anybody waits for the lock.
     proposal = edge.make_proposal(parts.clock(), arguments)
@@ -96,7 +113,7 @@ def remember(parts: Parts, principal: Principal, arguments: Mapping[str, Any]) -
     guarded = proposal.value is None and parts.guard == "on"
     read = ledger.read_ahead(parts, principal, proposal.text) if guarded else None
 
-    def work(txn: Txn) -> _Written:
+    def work(txn: Txn) -> Written:
         scope = open_for_write(parts, txn, principal)
         now = txn.stamp(parts.clock())
         # "now" is the time of the stamp, which may lie behind a clock that has gone back.
@@ -108,15 +125,10 @@ def remember(parts: Parts, principal: Principal, arguments: Mapping[str, Any]) -
         request = requests.make_request(scope, principal, idempotency_key, arguments)
         return _write_once(write, request, arguments.get("reaffirm"))
 
-    written = parts.store.write_together(work)
-    if wait is not None:
-        return waited(parts, written.answer, written.seq, wait)
-    index = written.entry_index
-    written.answer["receipt"] = pending() if index is None else receipts(parts).shape(index)
-    return written.answer
+    return work
 
 
-def _write_once(write: _Write, request: requests.Request, token: str | None) -> _Written:
+def _write_once(write: _Write, request: requests.Request, token: str | None) -> Written:
     """The write, or what the same request came to before."""
     found = requests.replay(write.txn.view, write.scope, request)
     if found is None:
@@ -131,7 +143,7 @@ def _write_once(write: _Write, request: requests.Request, token: str | None) -> 
         )
     key = None if write.proposal.key is None else present(write.proposal.key, kept["id"]).text
     answer = {**kept, "key": key, "current": current, "reaffirm": None}
-    return _Written(answer, made.seq, made.entry_index)
+    return Written(answer, made.seq, made.entry_index, known=True)
 
 
 def _open(
@@ -158,7 +170,7 @@ def _open(
     return _Write(parts, principal, txn, scope, now, proposal, key_tag, text_tag, facts, read)
 
 
-def _write(write: _Write, token: str | None) -> _Written:
+def _write(write: _Write, token: str | None) -> Written:
     lifted = None
     if token is not None:
         lifted = requests.redeem_token(
@@ -206,7 +218,7 @@ def _known(write: _Write, lifted: bytes | None) -> Known:
     return Known(
         write.now,
         own_name(write.principal.client, write.principal.reported),
-        tuple([known_fact(fact) for fact in write.facts]),
+        tuple([fact.as_known for fact in write.facts]),
         retired,
         bool(stated) or unsaid,
         blind or any(hit.blind for hit in stated),
@@ -219,29 +231,13 @@ def _says_held(write: _Write, key_tag: bytes) -> bool:
     return any(canon.same_value(ledger.said(content), write.said) for content in held)
 
 
-def known_fact(fact: FactRow) -> KnownFact:
-    """A fact as the guard is told of it."""
-    content = fact.content
-    return KnownFact(
-        commitment=fact.commitment,
-        status=fact.status,
-        client=own_name(content["client"], "reported" in content.get("flags", ())),
-        text=content["text"],
-        value=content.get("value"),
-        valid_from=fact.valid_from,
-        valid_until=fact.valid_until,
-        recorded_at=fact.recorded_at,
-        many="many" in content.get("flags", ()),
-    )
-
-
-def _agreed(write: _Write, decision: Decision) -> _Written:
+def _agreed(write: _Write, decision: Decision) -> Written:
     fact = next(fact for fact in write.facts if fact.commitment == decision.agrees_with)
     corroborate(write.parts, write.principal, write.txn, write.scope, write.now, (fact, write.proposal))
-    return _Written(_answer(write, decision, fact.commitment), fact.seq, fact.entry_index)
+    return Written(_answer(write, decision, fact.commitment), fact.seq, fact.entry_index)
 
 
-def _land(write: _Write, decision: Decision, known: Known) -> _Written:
+def _land(write: _Write, decision: Decision, known: Known) -> Written:
     """The statement of everything but an agreement, with all that follows from it."""
     txn, scope, proposal = write.txn, write.scope, write.proposal
     status = _STATUS_OF[decision.outcome]
@@ -277,7 +273,7 @@ def _land(write: _Write, decision: Decision, known: Known) -> _Written:
         answer["reaffirm"] = requests.issue_token(
             txn, scope, write.principal, made, proposal, write.standing, write.now
         )
-    return _Written(answer, made.seq)
+    return Written(answer, made.seq)
 
 
 def _acts(decision: Decision, lifts: Sequence[bytes]) -> dict[str, Sequence[bytes]]:

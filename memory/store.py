@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -69,6 +69,10 @@ class Store:
         Writes that wait at the same time share a commit. `work` may be run more than once, and is committed once.
         """
         return self._together.write(work)
+
+    def write_all_together(self, works: Sequence[Callable[[Txn], Result]]) -> list[Result | Exception]:
+        """What each of these gives, or raises, in order and once all of them are durable; they share commits."""
+        return self._together.write_all(works)
 
     @contextmanager
     def write(self) -> Iterator[Txn]:
