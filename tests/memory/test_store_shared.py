@@ -111,3 +111,12 @@ def test_what_one_write_retires_for_a_time_another_retires_for_good(home: Home, 
     assert say(desk, "kyiv") == "superseded"
     clock.pass_seconds(120)
     assert say(desk, "oslo") == "echo"
+
+
+def test_a_key_of_which_the_ledger_alone_tells_is_known(home: Home, store: Store) -> None:
+    desk = home.memory(DESK)
+    say(desk, "oslo")
+    say(desk, "rome")
+    with store.write() as txn:
+        txn.connection.execute("DELETE FROM facts WHERE seq > 1")
+    assert say(desk, "oslo") == "echo"
