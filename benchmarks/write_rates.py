@@ -33,14 +33,21 @@ CALLER = Principal("acme", "ops", "desk")
 WARM = 300
 
 
-def write(memory: Memory, run: str, count: int) -> None:
-    chance = random.Random(run)
+def make_facts(run: str, count: int) -> list[tuple[str, str, str]]:
+    """So many texts with a key that is new and a value."""
+    chance, made = random.Random(run), []
     for number in range(count):
         key, value = (
             f"{run}-{number}/{chance.choice(WORDS)}",
             f"{chance.choice(WORDS)} {chance.randrange(100)}",
         )
         text = f"the {key} is {value} since the {' '.join(chance.choices(WORDS, k=5))}"
+        made.append((text, key, value))
+    return made
+
+
+def write(memory: Memory, facts: list[tuple[str, str, str]]) -> None:
+    for text, key, value in facts:
         memory.remember(text, key=key, value=value, subject="Ann")
 
 
@@ -48,7 +55,7 @@ def one_round(memory: Memory, clients: int, writes: int) -> tuple[float, float, 
     """Writes a second, processor time of one, that in signatures, and changes of thread for each."""
     run = os.urandom(4).hex()
     threads = [
-        threading.Thread(target=write, args=(memory, f"{run}-{at}", writes // clients))
+        threading.Thread(target=write, args=(memory, make_facts(f"{run}-{at}", writes // clients)))
         for at in range(clients)
     ]
     before = signature_seconds()
@@ -84,7 +91,7 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="write-rates-") as place, open_home(Path(place) / "home") as home:
         memory = home.memory(CALLER)
-        write(memory, "warm", WARM)
+        write(memory, make_facts("warm", WARM))
         found: dict[int, list[tuple[float, float, float, float]]] = {count: [] for count in args.clients}
         for _ in range(args.rounds):
             for count, rows in found.items():

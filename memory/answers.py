@@ -45,7 +45,7 @@ class Receipts:
         """`pending` until the log has the statement, `witnessed` once a checkpoint covers it that has the quorum
         of the policy, `logged` in between and where the policy asks for no witness."""
         if entry_index is None:
-            return {"state": "pending", "entry": None}
+            return pending()
         config = self.home.config
         place = locate(config, entry_index)
         published = self.published(place.log)
@@ -88,6 +88,11 @@ def judge(note: bytes, policy_text: bytes, origin: str) -> Published:
         except Error:
             witnessed = False
     return Published(head.size, head.root, witnessed)
+
+
+def pending() -> Answer:
+    """The receipt of a statement that is not in the log yet."""
+    return {"state": "pending", "entry": None}
 
 
 def receipts(parts: Parts) -> Receipts:

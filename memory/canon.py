@@ -71,6 +71,9 @@ def canonical_text(text: str) -> str:
 
 def canonical_key(key: str) -> str:
     """The words of a key, lower case, joined by slashes: case and the kind of separator make no other key."""
+    # One word without a capital inside has no parts, nor do those of a key without capitals.
+    if key.isascii() and key.isalpha() and key[1:].islower():
+        return key.lower()
     return "/".join(_words_of_key(key)) or folded(key)
 
 
@@ -94,6 +97,8 @@ def _words_of_key(key: str) -> list[str]:
     if "-" in text:
         text = _minus_pattern().sub(r"\1−", text)
     words = [word for word in _separator_pattern().split(text) if word]
+    if text.isascii() and text.islower():
+        return words
     # Where every part begins with a capital, as in CheckoutApi/Region, capitals are how this writer joins words.
     style = len(words) > 1 and all(word[0].isupper() for word in words)
     return [fold_case(part) for word in words for part in (_capital_parts(word) if style else _parts(word))]

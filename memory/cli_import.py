@@ -6,14 +6,16 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from memory import wiring
 from memory.cli_memory import show
-from memory.import_report import Item, Report, count_items, remember_lines
+from memory.import_report import Item, Line, Remembered, Report, count_items, remember_lines
+from memory.model import Principal
 from memory.principal import make_principal, owner_from_environment, with_all_scopes
-from tlog.errors import MalformedError
+from tlog.errors import Error, MalformedError
 
 FORMATS: Final[Mapping[str, str]] = {
     "jsonl": "one fact a line, as docs/formats/jsonl.md says",
@@ -64,18 +66,20 @@ def run_command(args: argparse.Namespace) -> int:
 
 def remember_items(home: Any, items: Iterable[Item], progress: Callable[[int], None]) -> Report:
     """Remembers each item for the client it names, within the tenant and agent of the environment."""
+    from memory.remember_many import remember_many
+
     owner = owner_from_environment(os.environ)
-    memories: dict[str | None, Any] = {}
 
-    def memory_of(client: str | None) -> Any:
-        if client not in memories:
-            principal = owner
-            if client is not None:
-                principal = with_all_scopes(make_principal(owner.tenant, owner.agent, client))
-            memories[client] = home.memory(principal)
-        return memories[client]
+    @cache
+    def principal_of(client: str | None) -> Principal:
+        if client is None:
+            return owner
+        return with_all_scopes(make_principal(owner.tenant, owner.agent, client))
 
-    return remember_lines(items, memory_of, progress)
+    def write(lines: Sequence[Line]) -> Iterable[Remembered | Error]:
+        return remember_many(home.parts(), [(principal_of(line.client), line.arguments) for line in lines])
+
+    return remember_lines(items, write, progress)
 
 
 def read_items(form: str, name: str, only: str | None = None) -> Iterable[Item]:

@@ -76,6 +76,8 @@ def decide(proposal: Proposal, known: Known) -> Decision:
     """The outcome of a write, with the commitments it retires, stands beside or agrees with."""
     if proposal.key is None:
         return _decide_unkeyed(proposal, known, known.names_retired)
+    if known.is_nothing and proposal.is_plain:
+        return _STORED
     view = _view(proposal, known)
     return _past(view) or _agreement(view) or _echo(view) or _refusable(view) or _landed(view)
 
@@ -103,7 +105,7 @@ def decide_confirmed(proposal: Proposal, known: Known) -> Decision:
 
 def is_many(proposal: Proposal, known: Known) -> bool:
     """Whether a write is one of many values of its key: it says so, or what stands there does."""
-    return proposal.many or (proposal.key is not None and _view(proposal, known).many)
+    return proposal.many or (bool(known.facts) and proposal.key is not None and _view(proposal, known).many)
 
 
 def history_end(proposal: Proposal, known: Known) -> int | None:
@@ -128,6 +130,9 @@ def held_end(proposal: Proposal, known: Known) -> int | None:
     if proposal.key is None or _past(_view(proposal, known)) is None:
         return proposal.valid_until
     return history_end(proposal, known)
+
+
+_STORED: Final = Decision("stored", STORED)
 
 
 class _View(NamedTuple):

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
+from typing import Any, Final, Protocol
 
 from tlog.errors import Error, MalformedError, RefusedError
+
+AT_ONCE: Final = 64
+"""As many items as are read before they are remembered, and share a commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,17 @@ class Skipped:
     what: str
 
 
+class Remembered(Protocol):
+    """What became of a line; `known` if an earlier run had brought it in."""
+
+    @property
+    def answer(self) -> Mapping[str, Any]: ...
+
+    @property
+    def known(self) -> bool: ...
+
+
+WriteLines = Callable[[Sequence[Line]], Iterable[Remembered | Error]]
 Item = Line | Skipped | tuple[int, Error]
 """An item, or its number and why it can't be one."""
 
@@ -64,43 +79,43 @@ class Report:
         }
 
 
-def remember_lines(
-    items: Iterable[Item],
-    memory_of: Callable[[str | None], Any],
-    progress: Callable[[int], None],
-) -> Report:
-    """The report of remembering each line through the memory of its client; `progress` gets each line number.
+def remember_lines(items: Iterable[Item], write: WriteLines, progress: Callable[[int], None]) -> Report:
+    """The report of remembering each line; `progress` gets the number of each item.
 
-    A line that is bad input is reported and the rest goes on; a temporary failure stops the run, which may be
-    started again.
+    `write` remembers some lines in order, and gives for each of them what became of it or its error. A line that is bad
+    input is reported and the rest goes on; a temporary failure stops the run, which may be started again.
     """
     report = Report()
-    for line in items:
-        report.lines += 1
-        number = line[0] if isinstance(line, tuple) else line.number
-        if isinstance(line, Skipped):
-            report.skipped[line.what] += 1
-            progress(number)
-            continue
-        try:
-            if isinstance(line, tuple):
-                raise line[1]
-            memory = memory_of(line.client)
-            if memory.has_request(line.arguments["idempotency_key"]):
-                report.known += 1
-                # An error if this is another line under the same key, or if the fact was erased.
-                memory.remember(**line.arguments)
+    rest = iter(items)
+    while some := list(islice(rest, AT_ONCE)):
+        answers = iter(write([item for item in some if isinstance(item, Line)]))
+        for item in some:
+            report.lines += 1
+            if isinstance(item, Skipped):
+                report.skipped[item.what] += 1
+            elif isinstance(item, Line):
+                _count(report, item.number, next(answers))
             else:
-                report.outcomes[memory.remember(**line.arguments)["outcome"]] += 1
-        except (MalformedError, RefusedError) as error:
-            if error.code == "read_only":
-                raise
-            if error.code == "erased":
-                report.erased += 1
-            else:
-                report.not_taken.append({"line": number, "code": error.code, "message": error.message})
-        progress(number)
+                _count(report, *item)
+            progress(item[0] if isinstance(item, tuple) else item.number)
     return report
+
+
+def _count(report: Report, number: int, found: Remembered | Error) -> None:
+    if not isinstance(found, Error):
+        if found.known:
+            report.known += 1
+        else:
+            report.outcomes[found.answer["outcome"]] += 1
+        return
+    if not isinstance(found, MalformedError | RefusedError) or found.code == "read_only":
+        raise found
+    # The line came before: what it said is erased, or it was another line.
+    report.known += found.code in ("erased", "idempotency_conflict")
+    if found.code == "erased":
+        report.erased += 1
+    else:
+        report.not_taken.append({"line": number, "code": found.code, "message": found.message})
 
 
 def count_items(items: Iterable[Item]) -> Report:

@@ -21,9 +21,12 @@ from memory import canon, canon_versions, denial, naming, store_ledger
 from memory.canon_versions import Rules
 from memory.key_view import STANDING
 from memory.rows import FactRow, LedgerHit, LedgerRow, OlderRow
+from memory.scope import open_scope
 from tlog.errors import UnavailableError
 
 if TYPE_CHECKING:
+    from memory.model import Principal
+    from memory.parts import Parts
     from memory.scope import Scope
     from memory.store_read import Snapshot
     from memory.store_write import Txn
@@ -104,6 +107,14 @@ def word_counts(view: Snapshot, scope: Scope) -> WordCounts:
 def read_text(scope: Scope, text: str, counts: WordCounts) -> Statable:
     """The text, read for retired values of so many words: what takes time, and needs no view of the store."""
     return _tagged(scope, canon.Reading(text), counts)
+
+
+def read_ahead(parts: Parts, principal: Principal, text: str) -> Statable | None:
+    """A text that may state what is retired, read before the lock is taken: a long one takes its time."""
+    with parts.store.read() as view:
+        scope = open_scope(view, parts.vault, principal)
+        counts = frozenset() if scope is None else word_counts(view, scope)
+    return read_text(scope, text, counts) if scope is not None and counts else None
 
 
 def names_retired(

@@ -80,6 +80,12 @@ class Proposal(NamedTuple):
     source: str | None = None
     reason: str | None = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it says of its key what holds from now on, and nothing else, as most writes do."""
+        dated = self.valid_from is not None or self.valid_until is not None
+        return not (dated or self.provisional or self.many)
+
 
 class KnownFact(NamedTuple):
     """A fact of the proposal's key that the caller may see: status active or conflict."""
@@ -109,6 +115,12 @@ class Known(NamedTuple):
     """What it says or states is retired, and the fact that said it is erased: nothing of it may be kept again."""
     lifted: bytes | None = None
     """Commitment of the refusal that a redeemed reaffirmation lifts, bound to this key and value."""
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether nothing that is known speaks about the proposal, or its key."""
+        told = self.value_retired or self.names_retired or self.blind
+        return not (self.facts or told) and self.lifted is None
 
 
 def own_name(client: str, reported: bool) -> str:

@@ -7,7 +7,7 @@ otherwise. What is read in one transaction is one view; what is written to a ten
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from memory.pg_seal import place_of, unseal
 from memory.pg_txn import PgSnapshot, PgTxn
 from memory.pg_vault import SEAL_KEY, PgVault
 from memory.store import MAX_IDLE_CONNECTIONS, Store
-from tlog.errors import MalformedError, UnavailableError, VerificationError
+from tlog.errors import Error, MalformedError, UnavailableError, VerificationError
 
 if TYPE_CHECKING:
     from memory.store_read import Snapshot
@@ -63,6 +63,16 @@ class PgStore(Store):
                     raise
                 time.sleep(_PAUSE_SECONDS)
         raise AssertionError
+
+    def write_all_together(self, works: Sequence[Callable[[Txn], Result]]) -> list[Result | Exception]:
+        """What each of these gives, or raises, in order; each is durable before the next begins."""
+        came: list[Result | Exception] = []
+        for work in works:
+            try:
+                came.append(self.write_together(work))
+            except Error as error:
+                came.append(error)
+        return came
 
     @contextmanager
     def write(self) -> Iterator[Txn]:

@@ -6,19 +6,19 @@ is stored, retired, refused or held is a statement; what agrees changes nothing,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory import beginning, canon, canon_versions, edge, guard, ledger, requests
 from memory.admission import admit
-from memory.answers import Answer, current_shape, receipts
+from memory.answers import Answer, current_shape, pending, receipts
 from memory.corroboration import corroborate
 from memory.key_view import STANDING, key_now, standing_now
-from memory.model import Decision, Known, KnownFact, Principal, Proposal, Status, fact_id, own_name
+from memory.model import Decision, Known, Principal, Proposal, Status, fact_id, own_name
 from memory.principal import require
-from memory.quarantine import present
+from memory.quarantine import is_plain, present
 from memory.rows import NewFact
-from memory.scope import Scope, open_for_write, open_scope
+from memory.scope import Scope, open_for_write
 from memory.search import make_document, scope_token
 from memory.store_holds import held_contents, is_disputed
 from memory.waiting import check_witnesses, waited
@@ -57,6 +57,8 @@ class _Write(NamedTuple):
     text_tag: bytes
     facts: tuple[FactRow, ...]
     read: ledger.Statable | None = None
+    is_first: bool = False
+    """Nothing was ever said of its key that is still known."""
 
     @property
     def said(self) -> str:
@@ -69,12 +71,14 @@ class _Write(NamedTuple):
         return tuple(fact for fact in self.facts if fact.status in STANDING)
 
 
-class _Written(NamedTuple):
+class Written(NamedTuple):
     """What a write came to: the statement that it made or agrees with, and that statement's place in the log."""
 
     answer: Answer
     seq: int
     entry_index: int | None = None
+    known: bool = False
+    """The same request was answered before."""
 
 
 def remember(parts: Parts, principal: Principal, arguments: Mapping[str, Any]) -> Answer:
@@ -82,18 +86,34 @@ def remember(parts: Parts, principal: Principal, arguments: Mapping[str, Any]) -
 
     Raises MalformedError for bad input, RefusedError for a token or an idempotency key that does not hold.
     """
-    require(principal, "memory:write")
     wait = edge.check_wait(arguments.get("wait"))
     check_witnesses(parts, wait)
+    written = parts.store.write_together(prepare(parts, principal, arguments))
+    if wait is not None:
+        return waited(parts, written.answer, written.seq, wait)
+    return answered(parts, written)
+
+
+def answered(parts: Parts, written: Written) -> Answer:
+    """The answer to a write that is durable."""
+    index = written.entry_index
+    written.answer["receipt"] = pending() if index is None else receipts(parts).shape(index)
+    return written.answer
+
+
+def prepare(parts: Parts, principal: Principal, arguments: Mapping[str, Any]) -> Callable[[Txn], Written]:
+    """The write as a function of a transaction; whatever is wrong with the arguments alone is raised now."""
+    require(principal, "memory:write")
     requests.check_reaffirm(principal, arguments)
     # Bad input is answered before anybody waits for the lock.
     proposal = edge.make_proposal(parts.clock(), arguments)
     idempotency_key = arguments.get("idempotency_key")
     if idempotency_key is not None:
         edge.check_idempotency_key(idempotency_key)
-    read = _read_ahead(parts, principal, proposal)
+    guarded = proposal.value is None and parts.guard == "on"
+    read = ledger.read_ahead(parts, principal, proposal.text) if guarded else None
 
-    def work(txn: Txn) -> _Written:
+    def work(txn: Txn) -> Written:
         scope = open_for_write(parts, txn, principal)
         now = txn.stamp(parts.clock())
         # "now" is the time of the stamp, which may lie behind a clock that has gone back.
@@ -105,24 +125,10 @@ def remember(parts: Parts, principal: Principal, arguments: Mapping[str, Any]) -
         request = requests.make_request(scope, principal, idempotency_key, arguments)
         return _write_once(write, request, arguments.get("reaffirm"))
 
-    written = parts.store.write_together(work)
-    if wait is not None:
-        return waited(parts, written.answer, written.seq, wait)
-    written.answer["receipt"] = receipts(parts).shape(written.entry_index)
-    return written.answer
+    return work
 
 
-def _read_ahead(parts: Parts, principal: Principal, proposal: Proposal) -> ledger.Statable | None:
-    """A text without a value, read for what it may state before the lock is taken: a long one takes its time."""
-    if proposal.value is not None or parts.guard != "on":
-        return None
-    with parts.store.read() as view:
-        scope = open_scope(view, parts.vault, principal)
-        counts = frozenset() if scope is None else ledger.word_counts(view, scope)
-    return ledger.read_text(scope, proposal.text, counts) if scope is not None and counts else None
-
-
-def _write_once(write: _Write, request: requests.Request, token: str | None) -> _Written:
+def _write_once(write: _Write, request: requests.Request, token: str | None) -> Written:
     """The write, or what the same request came to before."""
     found = requests.replay(write.txn.view, write.scope, request)
     if found is None:
@@ -137,7 +143,7 @@ def _write_once(write: _Write, request: requests.Request, token: str | None) -> 
         )
     key = None if write.proposal.key is None else present(write.proposal.key, kept["id"]).text
     answer = {**kept, "key": key, "current": current, "reaffirm": None}
-    return _Written(answer, made.seq, made.entry_index)
+    return Written(answer, made.seq, made.entry_index, known=True)
 
 
 def _open(
@@ -154,6 +160,8 @@ def _open(
     text_tag = scope.text_tag(proposal.text)
     if key_tag is None:
         facts = txn.view.facts_of_text(scope.tenant_id, text_tag, (*STANDING, "retracted"))
+    elif not txn.view.knows_key(scope.tenant_id, key_tag):
+        return _Write(parts, principal, txn, scope, now, proposal, key_tag, text_tag, (), read, is_first=True)
     else:
         # What speaks of the past is compared with what is known of the past.
         dated = proposal.valid_from is not None or proposal.valid_until is not None
@@ -162,7 +170,7 @@ def _open(
     return _Write(parts, principal, txn, scope, now, proposal, key_tag, text_tag, facts, read)
 
 
-def _write(write: _Write, token: str | None) -> _Written:
+def _write(write: _Write, token: str | None) -> Written:
     lifted = None
     if token is not None:
         lifted = requests.redeem_token(
@@ -176,7 +184,9 @@ def _write(write: _Write, token: str | None) -> _Written:
     if lifted is None:
         touched = (*decision.retires, *decision.conflicts)
         against = [fact.content for fact in write.facts if fact.commitment in touched]
-        decision = admit(decision, write.proposal, write.principal, against, write.parts.home.config)
+        decision = admit(
+            decision, write.proposal, write.principal, against, write.txn.once(write.parts.terms)
+        )
     if lifted is not None and decision.outcome not in _CURRENT:
         raise RefusedError(
             "a reaffirmation says that the value holds now, and this write would not be current: "
@@ -192,7 +202,7 @@ def _known(write: _Write, lifted: bytes | None) -> Known:
     retired = blind = False
     stated: tuple[LedgerHit, ...] = ()
     unsaid = False
-    if guarded and write.key_tag is not None:
+    if guarded and write.key_tag is not None and not write.is_first:
         retired = ledger.is_retired(view, scope, write.key_tag, write.said, write.now)
         # What stands beside a record on hold has taken its place: that one does not come back by another's mouth.
         retired = retired or (bool(write.standing) and _says_held(write, write.key_tag))
@@ -201,18 +211,18 @@ def _known(write: _Write, lifted: bytes | None) -> Known:
                 view, scope, write.key_tag, proposal.text, write.read, write.now
             )
         blind = retired and ledger.outlives_erasure(view, scope, write.key_tag, write.said)
-    elif guarded and not any(fact.key_tag for fact in write.standing):
+    elif guarded and write.key_tag is None and not any(fact.key_tag for fact in write.standing):
         stated = ledger.names_retired(view, scope, proposal.text, write.read, write.now)
         # What was taken back is not said again by whoever still has it in so many words.
         unsaid = bool(write.facts) and not write.standing
     return Known(
-        now=write.now,
-        client=own_name(write.principal.client, write.principal.reported),
-        facts=tuple(known_fact(fact) for fact in write.facts),
-        value_retired=retired,
-        names_retired=bool(stated) or unsaid,
-        blind=blind or any(hit.blind for hit in stated),
-        lifted=lifted,
+        write.now,
+        own_name(write.principal.client, write.principal.reported),
+        tuple([fact.as_known for fact in write.facts]),
+        retired,
+        bool(stated) or unsaid,
+        blind or any(hit.blind for hit in stated),
+        lifted,
     )
 
 
@@ -221,29 +231,13 @@ def _says_held(write: _Write, key_tag: bytes) -> bool:
     return any(canon.same_value(ledger.said(content), write.said) for content in held)
 
 
-def known_fact(fact: FactRow) -> KnownFact:
-    """A fact as the guard is told of it."""
-    content = fact.content
-    return KnownFact(
-        commitment=fact.commitment,
-        status=fact.status,
-        client=own_name(content["client"], "reported" in content.get("flags", ())),
-        text=content["text"],
-        value=content.get("value"),
-        valid_from=fact.valid_from,
-        valid_until=fact.valid_until,
-        recorded_at=fact.recorded_at,
-        many="many" in content.get("flags", ()),
-    )
-
-
-def _agreed(write: _Write, decision: Decision) -> _Written:
+def _agreed(write: _Write, decision: Decision) -> Written:
     fact = next(fact for fact in write.facts if fact.commitment == decision.agrees_with)
     corroborate(write.parts, write.principal, write.txn, write.scope, write.now, (fact, write.proposal))
-    return _Written(_answer(write, decision, fact.commitment), fact.seq, fact.entry_index)
+    return Written(_answer(write, decision, fact.commitment), fact.seq, fact.entry_index)
 
 
-def _land(write: _Write, decision: Decision, known: Known) -> _Written:
+def _land(write: _Write, decision: Decision, known: Known) -> Written:
     """The statement of everything but an agreement, with all that follows from it."""
     txn, scope, proposal = write.txn, write.scope, write.proposal
     status = _STATUS_OF[decision.outcome]
@@ -253,13 +247,8 @@ def _land(write: _Write, decision: Decision, known: Known) -> _Written:
         scope.tenant,
         "write",
         content,
-        sign=write.parts.sign_entry,
-        acts={
-            "retires": decision.retires,
-            "conflicts": decision.conflicts,
-            "lifts": lifts,
-            "keeps": decision.keeps,
-        },
+        sign=txn.once(write.parts.signer),
+        acts=_acts(decision, lifts),
         details={"outcome": decision.outcome, "reason": decision.reason},
     )
     subject = content.get("subject")
@@ -277,14 +266,24 @@ def _land(write: _Write, decision: Decision, known: Known) -> _Written:
     txn.add_fact(made, row)
     if status not in WITHHELD:
         txn.index_fact(made.seq, make_document(scope_token(scope.agent_tag), content))
-    if write.key_tag is not None:
+    if write.key_tag is not None and not write.is_first:
         _settle_key(write, decision, lifts, made, "many" in content["flags"])
     answer = _answer(write, decision, made.commitment)
     if decision.reason == "echo" and "memory:reaffirm" in write.principal.scopes:
         answer["reaffirm"] = requests.issue_token(
             txn, scope, write.principal, made, proposal, write.standing, write.now
         )
-    return _Written(answer, made.seq)
+    return Written(answer, made.seq)
+
+
+def _acts(decision: Decision, lifts: Sequence[bytes]) -> dict[str, Sequence[bytes]]:
+    acts = {
+        "retires": decision.retires,
+        "conflicts": decision.conflicts,
+        "lifts": lifts,
+        "keeps": decision.keeps,
+    }
+    return {act: targets for act, targets in acts.items() if targets}
 
 
 def _settle_key(
@@ -358,20 +357,23 @@ def _content(write: _Write, decision: Decision, known: Known) -> dict[str, Any]:
 
 
 def _answer(write: _Write, decision: Decision, commitment: bytes) -> Answer:
+    key, name = write.proposal.key, fact_id(commitment)
+    # Key and value are looked at together, as nearly always both are plain.
+    plain = is_plain(f"{key} {write.said}")
     return {
         "outcome": decision.outcome,
         "reason": decision.reason,
         "message": decision.message,
-        "id": fact_id(commitment),
-        "key": None if write.proposal.key is None else present(write.proposal.key, fact_id(commitment)).text,
+        "id": name,
+        "key": key if key is None or plain else present(key, name).text,
         "retired": [fact_id(retired) for retired in decision.retires],
         "conflict_with": [fact_id(other) for other in decision.conflicts],
-        "current": _current_after(write, decision, commitment),
+        "current": _current_after(write, decision, name, plain),
         "reaffirm": None,
     }
 
 
-def _current_after(write: _Write, decision: Decision, commitment: bytes) -> Answer | None:
+def _current_after(write: _Write, decision: Decision, name: str, plain: bool) -> Answer | None:
     """What the key says now: this write, if it took the place of all there was."""
     if write.key_tag is None or not _may_read(write):
         return None
@@ -383,7 +385,7 @@ def _current_after(write: _Write, decision: Decision, commitment: bytes) -> Answ
     begun = proposal.valid_from is None or proposal.valid_from <= write.now
     if not (alone and begun and not proposal.many):
         return current_shape(key_now(view, scope.tenant_id, write.key_tag, write.now))
-    return {"id": fact_id(commitment), "value": present(write.said, fact_id(commitment)).text}
+    return {"id": name, "value": write.said if plain else present(write.said, name).text}
 
 
 def _may_read(write: _Write) -> bool:

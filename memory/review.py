@@ -16,7 +16,7 @@ from memory.answers import Answer, receipts
 from memory.key_view import STANDING, all_agree, states_of_key
 from memory.model import Known, Principal, Proposal, own_name, parse_fact_id
 from memory.principal import require
-from memory.remember import close_settled_conflict, known_fact
+from memory.remember import close_settled_conflict
 from memory.scope import Scope, open_scope
 from memory.search import make_document, scope_token
 from memory.store_holds import refuse_if_held
@@ -292,7 +292,7 @@ def _admit(act: _Act, fact: FactRow, lifted: bytes | None) -> _Admission:
     known = Known(
         now=act.now,
         client=own_name(content["client"], "reported" in flags),
-        facts=tuple(known_fact(other) for other in standing),
+        facts=tuple(other.as_known for other in standing),
         value_retired=retired,
         lifted=lifted,
     )

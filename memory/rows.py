@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from memory.model import Status, fact_id
+from memory.model import KnownFact, Status, fact_id, own_name
 
 
 class TenantRow(NamedTuple):
@@ -66,6 +66,23 @@ class FactRow(NamedTuple):
     def id(self) -> str:
         """The id people use for this fact."""
         return fact_id(self.commitment)
+
+    @property
+    def as_known(self) -> KnownFact:
+        """The fact as the guard is told of it."""
+        content = self.content
+        flags = content.get("flags", ())
+        return KnownFact(
+            commitment=self.commitment,
+            status=self.status,
+            client=own_name(content["client"], "reported" in flags),
+            text=content["text"],
+            value=content.get("value"),
+            valid_from=self.valid_from,
+            valid_until=self.valid_until,
+            recorded_at=self.recorded_at,
+            many="many" in flags,
+        )
 
 
 class ActRow(NamedTuple):

@@ -38,15 +38,15 @@ class Scope(NamedTuple):
 
     def key_tag(self, key: str) -> bytes:
         """The tag of a key: one for all its spellings."""
-        return self._tag("key", canon.canonical_key(key))
+        return self._tag_one("key", canon.canonical_key(key))
 
     def subject_tag(self, subject: str) -> bytes:
         """The tag of a subject: one for all its spellings."""
-        return self._tag("subject", canon.canonical_key(subject))
+        return self._tag_one("subject", canon.canonical_key(subject))
 
     def text_tag(self, text: str) -> bytes:
         """The tag of a text, by which a verbatim repeat of it is known."""
-        return self._tag("text", canon.canonical_text(text))
+        return self._tag_one("text", canon.canonical_text(text))
 
     def value_tag(self, value: canon.Canonical, version: int = canon.VERSION) -> bytes:
         """The tag of one canonical form of a value, by the version of the forms that it is of."""
@@ -54,7 +54,7 @@ class Scope(NamedTuple):
 
     def word_tag(self, word: str) -> bytes:
         """The short tag of a word that a key is named by."""
-        return self._tag("word", word)[:WORD_TAG_BYTES]
+        return self._tag_one("word", word)[:WORD_TAG_BYTES]
 
     def request_tag(self, client: str, idempotency_key: str) -> bytes:
         """The tag of an idempotency key: a client's keys are its own."""
@@ -63,6 +63,9 @@ class Scope(NamedTuple):
     def bound_tag(self, purpose: str, *parts: str | bytes) -> bytes:
         """The tag of what a token or an idempotency key is bound to."""
         return self._tag("bound", purpose, *parts)
+
+    def _tag_one(self, domain: str, text: str) -> bytes:
+        return self.vault.tag_under(self.tenant.number, domain, self.agent, text)
 
     def _tag(self, domain: str, *parts: str | bytes) -> bytes:
         return self.vault.tag(self.tenant.number, domain, self.agent, *parts)

@@ -12,9 +12,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from memory.search_forms import forms_of
 
@@ -42,8 +41,7 @@ _STOP_WORDS: Final = (
 STOP_WORDS: Final = frozenset(_STOP_WORDS.split())
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """What the word index holds of one fact: words with spaces between."""
 
     key: str
@@ -53,7 +51,7 @@ class Document:
     @property
     def columns(self) -> tuple[str, str, str]:
         """The columns in the order of the index."""
-        return self.key, self.value, self.body
+        return self
 
 
 def scope_token(agent_tag: bytes) -> str:
@@ -63,9 +61,13 @@ def scope_token(agent_tag: bytes) -> str:
 
 def make_document(scope: str, content: Mapping[str, Any]) -> Document:
     """The columns of a fact with this content; the same content always gives the same."""
-    named = " ".join(str(content[name]) for name in ("key", "subject") if content.get(name))
-    texts = named, str(content.get("value") or ""), str(content.get("text") or "")
-    return Document(*(_column(scope, text) for text in texts))
+    key, subject = content.get("key"), content.get("subject")
+    named = f"{key} {subject}" if key and subject else str(key or subject or "")
+    return Document(
+        _column(scope, named),
+        _column(scope, str(content.get("value") or "")),
+        _column(scope, str(content.get("text") or "")),
+    )
 
 
 def make_matches(scope: str, query: str) -> tuple[str, ...]:
@@ -127,7 +129,7 @@ def query_words(query: str) -> list[str]:
 def _column(scope: str, text: str) -> str:
     # Once is enough: the index notes that a column has a word, not how often.
     words = dict.fromkeys(index_words(text))
-    return f"{scope}{f' {scope}'.join(words)}" if words else ""
+    return scope + f" {scope}".join(words) if words else ""
 
 
 def _plain(text: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -18,6 +18,7 @@ import apsw
 
 from memory import store_rewrite, vfs
 from memory.store_read import Keeps, Snapshot
+from memory.store_shared import SharedTxn
 from memory.store_write import Txn
 from memory.together import Together
 from tlog.errors import MalformedError, UnavailableError, VerificationError
@@ -70,21 +71,31 @@ class Store:
         """
         return self._together.write(work)
 
+    def write_all_together(self, works: Sequence[Callable[[Txn], Result]]) -> list[Result | Exception]:
+        """What each of these gives, or raises, in order and once all of them are durable; they share commits."""
+        return self._together.write_all(works)
+
     @contextmanager
     def write(self) -> Iterator[Txn]:
         """A writing transaction: committed and durable at its end, undone as a whole if anything is raised."""
-        with self._shared() as new_txn:
-            yield new_txn()
+        with self._transaction() as connection:
+            yield Txn(connection, self.keeps_now())
 
     @contextmanager
     def _shared(self) -> Iterator[Callable[[], Txn]]:
-        """What makes a writing transaction for each of several writes; they are committed as one, or none is."""
+        """What gives the one transaction to each of several writes; they are committed as one, or none is."""
+        with self._transaction() as connection:
+            txn = SharedTxn(connection, self.keeps_now())
+            yield txn.next_write
+            txn.finish()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[apsw.Connection]:
         with self._write_lock, self._connection() as connection:
             _patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
             try:
                 _require_version(connection)
-                keeps = self.keeps_now()
-                yield lambda: Txn(connection, keeps)
+                yield connection
                 connection.execute("COMMIT")
             except BaseException:
                 _roll_back(connection)

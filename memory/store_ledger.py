@@ -253,6 +253,8 @@ def _insert(txn: Txn, tenant_id: int, row: LedgerRow, expires_at: int | None) ->
             expires_at,
         ),
     )
+    if row.until is not None:
+        txn.look_again()
 
 
 def _split(tags: bytes) -> tuple[bytes, ...]:

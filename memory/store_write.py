@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from memory import event
 from memory.rows import EventRow, NewFact, Reserved, TenantRow, TokenRow
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from memory.search import Document
     from memory.sql import Connection
 
+Told = TypeVar("Told")
 SignEntry = Callable[[bytes], bytes]
 """The signed entry that states a commitment C."""
 
@@ -60,10 +61,21 @@ class Txn:
         self._floor: int | None = None
         self._last_seq: int | None = None
         self._tenant_seqs: dict[int, int] = {}
+        self._told: dict[Callable[[], Any], Any] = {}
         self.without_ahead: int | None = None
         """The tenant, if it had no record written ahead when it was looked up: nothing of it can have begun."""
         self.without_passing: int | None = None
         """The tenant, if nothing of it was retired for a time when it was looked up."""
+
+    def once(self, ask: Callable[[], Told]) -> Told:
+        """What `ask` gave when it was first asked in this transaction."""
+        if ask not in self._told:
+            self._told[ask] = ask()
+        told: Told = self._told[ask]
+        return told
+
+    def look_again(self) -> None:
+        """What was looked up of a tenant may be another thing now."""
 
     def stamp(self, now: int) -> int:
         """The recorded_at of this transaction: `now`, or just past the latest there is if the clock went back."""
@@ -84,7 +96,8 @@ class Txn:
         if self._floor is None:
             self._floor = int(recorded_at or 0) + 1
         self._last_seq = last_seq or 0
-        self._tenant_seqs[row_id] = tenant_seq
+        # What was counted since the transaction began need not be noted yet.
+        self._tenant_seqs.setdefault(row_id, tenant_seq)
         return TenantRow(row_id, number, name)
 
     def make_tenant(self, name: str, name_tag: bytes) -> TenantRow:
@@ -134,14 +147,14 @@ class Txn:
         encoded = event.encode_content(content)
         link_salt, content_salt = new_salt(), new_salt()
         return Reserved(
-            tenant=tenant,
-            seq=self._last_seq + 1,
-            tenant_seq=self._tenant_seqs[tenant.id] + 1,
-            link_salt=link_salt,
-            content=encoded,
-            content_salt=content_salt,
-            content_hash=event.content_hash(encoded, content_salt),
-            recorded_at=recorded_at,
+            tenant,
+            self._last_seq + 1,
+            self._tenant_seqs[tenant.id] + 1,
+            link_salt,
+            encoded,
+            content_salt,
+            event.content_hash(encoded, content_salt),
+            recorded_at,
         )
 
     def add_reserved(
@@ -155,52 +168,50 @@ class Txn:
     ) -> EventRow:
         """The statement that was reserved, as `add_event` makes it."""
         link = event.Link(
-            kind=kind,
-            seq=reserved.seq,
-            tenant=reserved.tenant.number,
-            tenant_seq=reserved.tenant_seq,
-            acts={name: tuple(targets) for name, targets in (acts or {}).items() if targets},
-            details={name: value for name, value in (details or {}).items() if value is not None},
+            kind,
+            reserved.seq,
+            reserved.tenant.number,
+            reserved.tenant_seq,
+            {name: tuple(targets) for name, targets in acts.items() if targets} if acts else {},
+            {name: value for name, value in details.items() if value is not None} if details else {},
         ).encode()
         commitment = event.commitment(event.link_hash(link, reserved.link_salt), reserved.content_hash)
         made = EventRow(
-            seq=reserved.seq,
-            tenant_id=reserved.tenant.id,
-            tenant_seq=reserved.tenant_seq,
-            commitment=commitment,
-            link=link,
-            link_salt=reserved.link_salt,
-            content_hash=reserved.content_hash,
-            entry=sign(commitment),
-            entry_index=None,
-            content=reserved.content,
-            content_salt=reserved.content_salt,
+            reserved.seq,
+            reserved.tenant.id,
+            reserved.tenant_seq,
+            commitment,
+            link,
+            reserved.link_salt,
+            reserved.content_hash,
+            sign(commitment),
+            None,
+            reserved.content,
+            reserved.content_salt,
         )
         self._insert(made)
-        self._set_recorded_at(reserved.recorded_at)
-        self.apply_acts(made, kind, acts or {}, reserved.recorded_at)
+        self._last_seq, self._tenant_seqs[made.tenant_id] = made.seq, made.tenant_seq
+        self._note(made, reserved.recorded_at)
+        if acts:
+            self.apply_acts(made, kind, acts, reserved.recorded_at)
         return made
 
     def _insert(self, made: EventRow) -> None:
         self.connection.execute(
             """INSERT INTO events (seq, tenant, tenant_seq, commitment, link, link_salt, content_hash, entry)
                VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
-            (
-                made.seq,
-                made.tenant_id,
-                made.tenant_seq,
-                made.commitment,
-                made.link,
-                made.link_salt,
-                made.content_hash,
-                made.entry,
-            ),
+            made[:8],
         )
         self.keep_content(made)
-        self.connection.execute(
-            "UPDATE tenants SET last_seq = ? WHERE id = ?", (made.tenant_seq, made.tenant_id)
-        )
-        self._last_seq, self._tenant_seqs[made.tenant_id] = made.seq, made.tenant_seq
+
+    def _note(self, made: EventRow, recorded_at: int) -> None:
+        """Keeps what the next transaction goes on from."""
+        self.set_last_seq(made.tenant_id, made.tenant_seq)
+        self._set_recorded_at(recorded_at)
+
+    def set_last_seq(self, tenant_id: int, tenant_seq: int) -> None:
+        """Keeps how many statements a tenant has."""
+        self.connection.execute("UPDATE tenants SET last_seq = ? WHERE id = ?", (tenant_seq, tenant_id))
 
     def keep_content(self, made: EventRow) -> None:
         """Keeps what an erasure destroys of a statement."""
@@ -279,19 +290,7 @@ class Txn:
             """INSERT INTO facts (seq, tenant, agent_tag, key_tag, subject_tag, text_tag, status, valid_from,
                                   declared, valid_until, recorded_at)
                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
-            (
-                made.seq,
-                made.tenant_id,
-                fact.agent_tag,
-                fact.key_tag,
-                fact.subject_tag,
-                fact.text_tag,
-                fact.status,
-                fact.valid_from,
-                fact.declared,
-                fact.valid_until,
-                fact.recorded_at,
-            ),
+            (made.seq, made.tenant_id, *fact),
         )
 
     def index_fact(self, seq: int, document: Document) -> None:

@@ -10,7 +10,7 @@ transaction of its own: a write may therefore be run more than once, and is comm
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -67,12 +67,36 @@ class Together:
     def write(self, work: Callable[[Txn], T]) -> T:
         """What `work` gives, once it is durable; what it raises, once nothing of it is left."""
         job = _Job(work)
-        ran: list[_Job[Any]] = []
+        self._run_or_wait([job])
+        if job.error is not None:
+            raise job.error
+        return job.result  # type: ignore[return-value]  # set, as there was no error
+
+    def write_all(self, works: Sequence[Callable[[Txn], T]]) -> list[T | Exception]:
+        """What each work gives or raises, run in this order, once all of them are durable."""
+        jobs = [_Job(work) for work in works]
+        if jobs:
+            self._run_or_wait(jobs)
+        return [job.result if job.error is None else job.error for job in jobs]  # type: ignore[misc]
+
+    def _run_or_wait(self, jobs: Sequence[_Job[Any]]) -> None:
+        """Returns once all of these are done: they wait in their order, and each may be the one that leads."""
+        done = 0
         try:
             with self._lock:
-                self._waiting.append(job)
+                self._waiting += jobs
                 if not self._led:
-                    self._led = job.leads = True
+                    self._led = jobs[0].leads = True
+            for job in jobs:
+                self._finish(job)
+                done += 1
+        finally:
+            for job in jobs[done:]:
+                self._leave(job, [])
+
+    def _finish(self, job: _Job[Any]) -> None:
+        ran: list[_Job[Any]] = []
+        try:
             if not job.leads:
                 job.woken.acquire()
             if job.leads:
@@ -82,9 +106,6 @@ class Together:
         finally:
             if not job.done or job.leads:
                 self._leave(job, ran)
-        if job.error is not None:
-            raise job.error
-        return job.result  # type: ignore[return-value]  # set, as there was no error
 
     def _leave(self, job: _Job[Any], ran: list[_Job[Any]]) -> None:
         """Wakes those whose writes this one ran, and who runs the next; one that was cut short no longer waits."""

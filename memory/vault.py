@@ -46,6 +46,7 @@ class Vault:
         self._folder = folder
         self._keys: dict[bytes, Key] = {}
         self._names: dict[tuple[bytes, str, str], bytes] = {}
+        self._begun: dict[tuple[bytes, str, str], Key] = {}
         self._lock = threading.Lock()
         self.confirmed: set[bytes] = set()
         """Numbers of the tenants whose key was seen to be the one that the store was written with."""
@@ -68,12 +69,27 @@ class Vault:
             self._names[tenant_number, domain, name] = known
         return known
 
+    def tag_under(self, tenant_number: bytes, domain: str, name: str, part: str) -> bytes:
+        """As `tag` of a name and one text: a hash that begins with the name is kept for a while, the text is not."""
+        begun = self._begun.get((tenant_number, domain, name))
+        if begun is None:
+            key = self._tenant_key(tenant_number)
+            begun = Key(_begun(key, 3, (domain, name)), key.outer)
+            if len(self._begun) >= MAX_NAMES:
+                self._begun.clear()
+            self._begun[tenant_number, domain, name] = begun
+        inner, outer = begun.inner.copy(), begun.outer.copy()
+        inner.update(_item(part))
+        outer.update(inner.digest())
+        return outer.digest()
+
     def destroy_tenant_key(self, tenant_number: bytes) -> bool:
         """Whether the key of a tenant is gone: overwritten, its file removed, and dropped from memory here."""
         path = self.key_path(tenant_number)
         with self._lock:
             self._keys.pop(tenant_number, None)
             self._names.clear()
+            self._begun.clear()
             try:
                 with path.open("r+b") as file:
                     file.write(os.urandom(KEY_BYTES))
@@ -122,17 +138,26 @@ def new_number() -> bytes:
 
 def _tag(key: Key, domain: str, parts: tuple[str | bytes, ...]) -> bytes:
     """HMAC-SHA-256 over the deterministic CBOR of [domain, parts…], which is put together here by its heads."""
-    items = [_head(4, 1 + len(parts))]
-    try:
-        for part in (domain, *parts):
-            major, data = (2, part) if isinstance(part, bytes) else (3, part.encode("utf-8"))
-            items += (_head(major, len(data)), data)
-    except UnicodeEncodeError:
-        raise MalformedError("a text to tag is not valid Unicode") from None
-    inner, outer = key.inner.copy(), key.outer.copy()
-    inner.update(b"".join(items))
+    inner, outer = _begun(key, 1 + len(parts), (domain, *parts)), key.outer.copy()
     outer.update(inner.digest())
     return outer.digest()
+
+
+def _begun(key: Key, items: int, first: tuple[str | bytes, ...]) -> hashlib._Hash:
+    """The inner hash of an array of so many items, as far as the first of them."""
+    inner = key.inner.copy()
+    inner.update(b"".join([_head(4, items), *map(_item, first)]))
+    return inner
+
+
+def _item(part: str | bytes) -> bytes:
+    if isinstance(part, bytes):
+        return _head(2, len(part)) + part
+    try:
+        data = part.encode("utf-8")
+    except UnicodeEncodeError:
+        raise MalformedError("a text to tag is not valid Unicode") from None
+    return _head(3, len(data)) + data
 
 
 def prepare_key(key: bytes) -> Key:

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -133,7 +133,7 @@ class Home:
         parts = Parts(
             store=store,
             vault=store.vault,
-            sign_entry=self._sign_entry(),
+            signer=self._signer(),
             guard=self.guard,
             issuer=self.config.issuer,
             subject=self.config.subject,
@@ -143,7 +143,7 @@ class Home:
         recover_if_needed(parts)
         return parts
 
-    def _sign_entry(self) -> Callable[[bytes], bytes]:
+    def _signer(self) -> Callable[[], Callable[[bytes], bytes]]:
         from memory.key_check import follow_issuer, require_sound_keys
         from tlog.statement import sign_statement
 
@@ -151,7 +151,7 @@ class Home:
         # A key that is missing, damaged or open to others is an error now, not when it has to sign an erasure.
         require_sound_keys(self.path, self.config)
         signer = follow_issuer(self.path, lambda: self.config)
-        return lambda commitment: sign_statement(signer(), issuer, subject, commitment)
+        return lambda: partial(sign_statement, signer(), issuer, subject)
 
     # The log
 

@@ -8,7 +8,7 @@ import inspect
 import io
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 from memory import canon, import_jsonl, import_report, wiring
 from memory.model import Principal
 from memory.principal import make_principal, with_all_scopes
+from memory.remember_many import remember_many
 from memory.scope import Scope, make_scope
 from memory.search import scope_token
 from memory.vault import Vault
@@ -184,11 +185,11 @@ def test_the_attack_knows_every_hash_that_the_vault_makes() -> None:
 def import_line(home: wiring.Home, line: str = LINE) -> Any:
     lines = import_jsonl.parse_lines(io.BytesIO(line.encode()))
 
-    def memory_of(client: str | None) -> Any:
-        assert client is not None
-        return home.memory(with_all_scopes(make_principal("default", "default", client)))
+    def write(some: Sequence[import_report.Line]) -> Any:
+        named = [(make_principal("default", "default", str(one.client)), one.arguments) for one in some]
+        return remember_many(home.parts(), [(with_all_scopes(who), arguments) for who, arguments in named])
 
-    return import_report.remember_lines(lines, memory_of, lambda _: None).describe()
+    return import_report.remember_lines(lines, write, lambda _: None).describe()
 
 
 def live_through(home: wiring.Home) -> None:

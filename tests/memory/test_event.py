@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memory import event
+from memory import event, event_written
 from tlog import cbor
 from tlog.errors import MalformedError
 
@@ -165,13 +165,14 @@ def test_a_commitment_is_of_the_arrays_that_the_page_says() -> None:
     assert made.commitment == hashlib.sha256(cbor.encode([1, link_digest, content_digest])).digest()
 
 
-# Links: those of most writes are read by a pattern
+# Links: those of most writes are put together, and read by a pattern
 
 
 def by_the_rules(data: bytes) -> event.Link:
     """What the strict decoder and the one encoder make of a link."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(event, "_WRITE_LINK", re.compile(b"(?!)"))
+        patch.setattr(event_written, "_PATTERN", re.compile(b"(?!)"))
+        patch.setattr(event_written, "_TOLD", {})
         return event.decode_link(data)
 
 
@@ -194,8 +195,11 @@ LINKS = st.builds(
 
 
 @given(LINKS)
-def test_a_link_is_read_as_it_was_written(link: event.Link) -> None:
+def test_a_link_is_written_as_the_one_encoder_writes_it_and_read_so(link: event.Link) -> None:
     data = link.encode()
+    acts = {name: list(targets) for name, targets in link.acts.items()}
+    numbers = {"kind": link.kind, "seq": link.seq, "tenant": link.tenant, "tenant_seq": link.tenant_seq}
+    assert data == cbor.encode({**numbers, **link.details, **({"acts": acts} if acts else {})})
     assert event.decode_link(data) == by_the_rules(data) == link
 
 
@@ -213,6 +217,24 @@ def test_the_link_of_a_plain_write_needs_no_decoder(monkeypatch: pytest.MonkeyPa
     data = link.encode()
     monkeypatch.setattr(event.cbor, "decode", None)
     assert event.decode_link(data) == link
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"seq": 0},
+        {"tenant_seq": 0},
+        {"seq": True},
+        {"seq": 1 << 64},
+        {"tenant": b"t" * 15},
+        {"tenant": "t" * 16},
+        {"details": {"color": "stored"}},
+    ],
+)
+def test_the_link_of_a_plain_write_is_checked_like_any_other(parts: dict[str, Any]) -> None:
+    link = event.Link("write", 300, b"t" * 16, 24, {}, {"outcome": "stored"})
+    with pytest.raises(MalformedError):
+        link._replace(**parts).encode()
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,35 @@ def test_the_cases_fail_with_the_guard_off() -> None:
 NOW = 1_000 * SECOND
 
 
+@given(
+    st.builds(
+        Proposal,
+        text=st.sampled_from(("said", "other")),
+        key=st.just("k"),
+        value=st.none() | st.just("v"),
+        valid_from=st.none() | st.integers(NOW - 2, NOW + 2),
+        valid_until=st.none() | st.integers(NOW - 2, NOW + 2),
+        provisional=st.booleans(),
+        many=st.booleans(),
+        restatement=st.booleans(),
+    ),
+    st.builds(
+        Known,
+        now=st.just(NOW),
+        client=st.just("desk"),
+        value_retired=st.booleans(),
+        names_retired=st.booleans(),
+        blind=st.booleans(),
+        lifted=st.none() | st.just(b"l" * 32),
+    ),
+)
+def test_of_what_nothing_is_known_is_decided_by_the_same_questions(write: Proposal, view: Known) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Known, "is_nothing", False)
+        asked = guard.decide(write, view)
+    assert guard.decide(write, view) == asked
+
+
 def fact(value: str | None = "Porto", number: int = 1, **fields: Any) -> KnownFact:
     given: dict[str, Any] = {
         "commitment": bytes([number]) * 32,

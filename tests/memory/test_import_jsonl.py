@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from memory.import_jsonl import parse_lines
 from memory.import_report import Line, remember_lines
+from memory.remember_many import Kept
 from tlog.errors import MalformedError, RefusedError, UnavailableError
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -75,28 +76,29 @@ def test_bad_lines_are_reported_and_the_rest_goes_on(line: str | bytes) -> None:
 
 
 class Recorder:
-    """A memory that answers from a script, as the service would."""
+    """Remembers lines as a script says."""
 
     def __init__(self, answers: Iterator[Any]) -> None:
         self.answers = answers
         self.asked: list[str] = []
+        self.at_once: list[int] = []
 
-    def has_request(self, idempotency_key: str) -> bool:
-        self.asked.append(idempotency_key)
-        return self.asked.count(idempotency_key) > 1
+    def __call__(self, lines: Sequence[Line]) -> list[Any]:
+        self.at_once.append(len(lines))
+        return [self._remember(line.arguments["idempotency_key"]) for line in lines]
 
-    def remember(self, **_: Any) -> dict[str, Any]:
+    def _remember(self, idempotency_key: str) -> Any:
         answer = next(self.answers)
-        if isinstance(answer, Exception):
-            raise answer
-        return {"outcome": answer}
+        known = idempotency_key in self.asked
+        self.asked.append(idempotency_key)
+        return answer if isinstance(answer, Exception) else Kept({"outcome": answer}, known)
 
 
 def test_report_counts_outcomes_and_says_what_was_not_taken() -> None:
     recorder = Recorder(iter(["stored", MalformedError("expected a time"), "agreed"]))
     steps: list[int] = []
     lines = parse_lines([b'{"text":"a"}', b'{"text":"b"}', b"?", b'{"text":"c"}'])
-    report = remember_lines(lines, lambda _: recorder, steps.append).describe()
+    report = remember_lines(lines, recorder, steps.append).describe()
     assert report["outcomes"] == {"stored": 1, "agreed": 1}
     assert [one["line"] for one in report["not_taken"]] == [2, 3]
     assert report["lines"] == 4
@@ -107,9 +109,9 @@ def test_what_was_there_already_is_told_from_what_is_new() -> None:
     recorder = Recorder(
         iter(["stored", "refused", "stored", RefusedError("is erased", code="erased"), "held"])
     )
-    remember_lines(parse_lines([b'{"text":"a"}', b'{"text":"b"}']), lambda _: recorder, lambda _: None)
+    remember_lines(parse_lines([b'{"text":"a"}', b'{"text":"b"}']), recorder, lambda _: None)
     again = parse_lines([b'{"text":"a"}', b'{"text":"b"}', b'{"text":"c"}'])
-    report = remember_lines(again, lambda _: recorder, lambda _: None).describe()
+    report = remember_lines(again, recorder, lambda _: None).describe()
     assert (report["new"], report["known"], report["erased"]) == (1, 2, 1)
     assert (report["outcomes"], report["not_taken"]) == ({"held": 1}, [])
 
@@ -117,7 +119,16 @@ def test_what_was_there_already_is_told_from_what_is_new() -> None:
 def test_a_temporary_failure_stops_the_run() -> None:
     recorder = Recorder(iter([UnavailableError("busy")]))
     with pytest.raises(UnavailableError):
-        remember_lines(parse_lines([b'{"text":"a"}']), lambda _: recorder, lambda _: None)
+        remember_lines(parse_lines([b'{"text":"a"}']), recorder, lambda _: None)
+
+
+def test_lines_are_remembered_some_at_once_and_in_order() -> None:
+    recorder = Recorder(iter(["stored"] * 150))
+    steps: list[int] = []
+    lines = [b'{"text":"%d"}' % number for number in range(150)]
+    remember_lines(parse_lines(lines), recorder, steps.append)
+    assert recorder.at_once == [64, 64, 22]
+    assert steps == list(range(1, 151))
 
 
 def test_the_example_week_is_what_it_says() -> None:

@@ -261,7 +261,7 @@ class Machine(RuleBasedStateMachine):
     @rule(tenant=tenants, client=clients, key=keys, value=values)
     def crash_while_writing(self, tenant: str, client: str, key: str, value: int) -> None:
         """The process ends in the middle of a transaction, and another opens the home."""
-        parts = replace(self.home.parts(), sign_entry=crash)
+        parts = replace(self.home.parts(), signer=lambda: crash)
         try:
             Memory(parts, Principal(tenant, "ops", client, SCOPES)).remember(
                 "lost", key=key, value=SPELLINGS[value][0]

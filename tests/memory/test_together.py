@@ -12,10 +12,11 @@ import pytest
 
 from memory import together
 from memory.model import Principal
+from memory.remember_many import Kept, remember_many
 from memory.store import Store
 from memory.store_write import Txn
 from memory.wiring import Home, open_home
-from tlog.errors import MalformedError, UnavailableError
+from tlog.errors import MalformedError, RefusedError, UnavailableError
 
 ADA = Principal("acme", "ada", "c")
 
@@ -233,3 +234,104 @@ def test_a_write_that_is_woken_without_having_been_run_says_so(home: Home) -> No
     shared._waiting.pop().woken.release()
     thread.join()
     assert [getattr(error, "code", None) for error in found] == ["busy"]
+
+
+def test_writes_that_come_together_keep_their_order_and_share_commits(
+    home: Home, commits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(together, "MOST", 4)
+    store, ran = open_store_of(home), []
+
+    def work_of(at: int) -> Any:
+        def work(txn: Txn) -> int:
+            txn.set_meta("last", at)
+            ran.append(at)
+            return at
+
+        return work
+
+    assert store.write_all_together([work_of(at) for at in range(10)]) == list(range(10))
+    assert (ran, len(commits), kept(store, "last")) == (list(range(10)), 3, 9)
+    assert store.write_all_together([]) == []
+    assert store.write_together(note("a", 1)) == 1
+
+
+def test_of_writes_that_come_together_one_that_fails_harms_no_other(home: Home) -> None:
+    store = open_store_of(home)
+    results = store.write_all_together([note("a", 1), refuse, write_and_fail, note("b", 2)])
+    assert (results[0], results[3]) == (1, 2)
+    assert isinstance(results[1], MalformedError) and isinstance(results[2], KeyError)
+    assert (kept(store, "a"), kept(store, "b"), kept(store, "left")) == (1, 2, None)
+
+
+def test_many_at_once_from_many_threads_are_all_run(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(together, "MOST", 3)
+    store = open_store_of(home)
+    told: list[Any] = []
+
+    def run(at: int) -> None:
+        works = [note(f"n{at}-{number}", number) for number in range(7)]
+        told.append([*store.write_all_together(works), store.write_together(works[0])])
+
+    threads = [threading.Thread(target=run, args=(at,)) for at in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert told == [[*range(7), 0]] * 8
+    assert not store._together._waiting and not store._together._led
+
+
+def test_many_that_are_cut_short_let_the_others_on(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(together, "MOST", 2)
+    store = open_store_of(home)
+
+    def interrupt(_: Txn) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.write_all_together([note("a", 1), note("b", 2), interrupt, note("c", 3), note("d", 4)])
+    assert (kept(store, "b"), kept(store, "c"), kept(store, "d")) == (2, None, None)
+    assert not store._together._waiting and not store._together._led
+    assert store.write_together(note("e", 5)) == 5
+
+
+def test_many_facts_are_remembered_as_each_alone(home: Home) -> None:
+    def fact(value: str, **more: Any) -> tuple[Principal, dict[str, Any]]:
+        arguments = {"text": f"svc is in {value}", "key": "svc/region", "value": value, **more}
+        return more.pop("by", ADA), {name: said for name, said in arguments.items() if name != "by"}
+
+    first = fact("oslo", idempotency_key="one")
+    found = remember_many(
+        home.parts(),
+        [
+            first,
+            first,
+            fact("rome"),
+            fact("oslo"),
+            fact("", by=ADA),
+            fact("kyiv", by=Principal("acme", "ada", "other")),
+            fact("rome", idempotency_key="one"),
+            fact("kyiv", by=Principal("acme", "ada", "c", frozenset())),
+        ],
+    )
+    told = [
+        (one.answer["outcome"], one.known) if isinstance(one, Kept) else getattr(one, "code", None)
+        for one in found
+    ]
+    assert told[:4] == [("stored", False), ("stored", True), ("superseded", False), ("refused", False)]
+    assert isinstance(found[4], MalformedError)
+    assert told[5:7] == [("conflict", False), "idempotency_conflict"]
+    assert isinstance(found[7], RefusedError)
+    answers = [one.answer for one in found if isinstance(one, Kept)]
+    assert {answer["receipt"]["state"] for answer in answers} == {"pending"}
+    assert len(home.memory(ADA).history("svc/region")["facts"]) == 3
+
+
+def test_what_fails_without_reason_is_raised(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise KeyError("broken")
+
+    monkeypatch.setattr("memory.remember._write", broken)
+    with pytest.raises(KeyError):
+        remember_many(home.parts(), [(ADA, {"text": "a"})])

@@ -38,6 +38,15 @@ def test_a_tag_is_a_keyed_hash_of_deterministic_cbor(folder: Path) -> None:
     assert hmac.digest(load_secret(vault.key_path(ACME)), cbor.encode(["key", *parts]), "sha256") == tag
 
 
+@pytest.mark.parametrize("text", ["", "é" * 300, "x" * 70_000])
+def test_a_tag_under_a_name_is_the_tag_of_both(folder: Path, text: str) -> None:
+    vault = Vault(folder)
+    assert vault.tag_under(ACME, "key", "ops", text) == vault.tag(ACME, "key", "ops", text)
+    assert vault.tag_under(ACME, "key", "ops", text) == vault.tag(ACME, "key", "ops", text)
+    vault.destroy_tenant_key(ACME)
+    assert vault.tag_under(ACME, "key", "ops", text) == Vault(folder).tag(ACME, "key", "ops", text)
+
+
 def test_tags_differ_by_tenant_domain_and_parts(folder: Path) -> None:
     vault = Vault(folder)
     tags = {

@@ -24,8 +24,8 @@ PURE = {
     " cose_keys statement receipt succession proof claims logged verify bundles reports",
     "witness": "decide wire subtree loglist marker records compare",
     "memory": "canon canon_dates canon_names canon_numbers canon_spans canon_text canon_types canon_units"
-    " model event guard admission allow quarantine quarantine_tongues timeline chain home_names manifest opening"
-    " denial other_things import_jsonl import_report import_graph import_mem0 import_notes import_chats mcp_lines"
+    " model event event_written guard admission allow quarantine quarantine_tongues timeline chain home_names manifest"
+    " opening denial other_things import_jsonl import_report import_graph import_mem0 import_notes import_chats mcp_lines"
     " mcp_tools provenance_text diagnosis json_documents http_routes http_schemas http_paging"
     " http_route http_erasure_routes json_comments"
     " mcp_arguments mcp_ask mcp_cursor mcp_view rank search_forms vectors pg_dialect",
