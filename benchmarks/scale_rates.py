@@ -154,7 +154,7 @@ def timed(name: str, calls: Iterator[Callable[[], Any]]) -> dict[str, Any]:
     }
 
 
-def measure(folder: Path, count: int, calls: int) -> dict[str, Any]:
+def measure(folder: Path, count: int, calls: int, erasures: int) -> dict[str, Any]:
     """Every figure of the store in the folder; it gets some facts more by it, and loses as few."""
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     chance = random.Random(count)
@@ -189,7 +189,8 @@ def measure(folder: Path, count: int, calls: int) -> dict[str, Any]:
             timed("publish", iter([lambda: home.publish(600)])),
         ]
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        rows += forgets(home, [f"{key}/city" for key in new[:5]])
+        if erasures:
+            rows += forgets(home, [f"{key}/city" for key in new[:erasures]])
         rows += [clients(home, 8, calls)]
     rows += [processes(folder, 4, calls)]
     return {
@@ -291,6 +292,7 @@ def main() -> None:
     parser.add_argument("--facts", type=int, nargs="+", default=[1000, 10_000, 100_000])
     parser.add_argument("--tenants", type=int, default=TENANTS)
     parser.add_argument("--calls", type=int, default=200)
+    parser.add_argument("--erasures", type=int, default=5, help="each reads the whole home")
     parser.add_argument("--homes", type=Path, help="where the stores are, or are made and stay")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--load", action="store_true", help="makes the stores and measures nothing")
@@ -298,7 +300,7 @@ def main() -> None:
     args = parser.parse_args()
     SHARES[:] = accumulate(1 / (number + 1) for number in range(args.tenants))
     if args.one:
-        print(json.dumps(measure(args.homes, args.facts[0], args.calls)))
+        print(json.dumps(measure(args.homes, args.facts[0], args.calls, args.erasures)))
         return
     results = []
     with tempfile.TemporaryDirectory(prefix="scale-") as folder:
@@ -310,6 +312,7 @@ def main() -> None:
                 continue
             command = [sys.executable, __file__, "--one", "--homes", str(home)]
             command += ["--facts", str(count), "--calls", str(args.calls), "--tenants", str(args.tenants)]
+            command += ["--erasures", str(args.erasures)]
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
             results.append(json.loads(done.stdout))
             show(results[-1])
