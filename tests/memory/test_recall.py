@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from memory import rank, rank_matches, wiring
+from memory import rank, rank_matches, store_search, wiring
 from memory.model import SCOPES, Principal
+from memory.rows import FactRow
+from memory.scope import open_scope
 from memory.service import Memory
+from memory.store_read import Snapshot
 from memory.wiring import Home
 
 ME = Principal("acme", "ops", "desk", SCOPES)
@@ -202,6 +205,53 @@ def test_what_is_no_longer_true_hides_nothing(me: Memory, monkeypatch: pytest.Mo
     for number in range(30):
         me.remember(f"the pond had {number} ducks", key="ducks", value=str(number))
     assert kept in texts(me, "pond")
+
+
+def test_a_frequent_word_counts_in_a_key_however_many_keys_have_it(
+    me: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rank_matches, "_FREQUENT", 8)
+    monkeypatch.setattr(rank_matches, "_SMALL", 8)
+    monkeypatch.setattr(rank_matches, "_LEAST_FOUND", 1)
+    for number in range(12):
+        me.remember(f"{number} ducks", key=f"pond/week {number}", value=str(number))
+    me.remember("a heron", key="pond/guest", value="heron")
+    for query in ("heron pond", "pond"):
+        found = me.recall(query, explain=True)["facts"][0]
+        assert (found["key"], found["why"]["words"][-1]["in_key"]) == ("pond/guest", True)
+
+
+def test_reads_no_fact_that_is_not_in_the_answer(me: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(12):
+        me.remember(f"the pond in week {number}")
+    read: list[int] = []
+
+    def noting(view: Snapshot, tenant_id: int, agent_tag: bytes, seqs: Sequence[int]) -> tuple[FactRow, ...]:
+        read.extend(seqs)
+        return facts_by_seq(view, tenant_id, agent_tag, seqs)
+
+    facts_by_seq = Snapshot.facts_by_seq
+    monkeypatch.setattr(Snapshot, "facts_by_seq", noting)
+    assert me.recall("pond", limit=5)["omitted"] == 7
+    assert len(read) == 5
+
+
+def test_a_full_scope_is_counted_again_after_an_erasure(home: Home, me: Memory) -> None:
+    for number in range(4):
+        me.remember(f"the pond in week {number}", key=f"week {number}")
+    store, vault = home.parts().store, home.parts().vault
+
+    def size() -> int:
+        with store.read() as view:
+            scope = open_scope(view, vault, ME)
+            assert scope is not None
+            return store_search.scope_size(view, scope.tenant_id, scope.agent_tag, 4)
+
+    assert (size(), size()) == (4, 4)
+    with wiring.open_home(home.path) as elsewhere:
+        other = elsewhere.memory(ME)
+        other.forget(key="week 2", confirm=other.forget_preview(key="week 2")["confirm"])
+    assert size() == 3
 
 
 def test_the_first_pass_and_the_second_agree_on_one_word() -> None:
