@@ -475,8 +475,10 @@ def main() -> None:
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--have", type=Path)
     parser.add_argument("--stores", type=Path)
-    parser.add_argument("--only", nargs="+", default=list(BESIDE), choices=BESIDE, help="those beside us")
+    parser.add_argument("--only", nargs="*", default=list(BESIDE), metavar="NAME", help=" ".join(BESIDE))
     args = parser.parse_args()
+    if not set(args.only) <= set(BESIDE):
+        parser.error(f"expected names out of {' '.join(BESIDE)}")
     with tempfile.TemporaryDirectory(prefix="peers-env-") as folder:
         found, without = peers(args.have or Path(folder), args.only)
         times: dict[str, dict[str, list[Any]]] = {peer.name: {} for peer in found}

@@ -96,10 +96,12 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """The facts that were read, each with its distinct stems, what its length does to counts, and its neighbours."""
+    """The facts that were read, each with its stems, what its length does to counts, and its neighbours."""
 
     facts: Sequence[Reading]
     stems: Sequence[frozenset[str]]
+    times: Sequence[Mapping[str, int]]
+    """How often each says a stem"""
     dampers: Sequence[float]
     beside: Sequence[Sequence[tuple[int, float]]]
     """Places of neighbours, with what a fact takes of their scores"""
@@ -174,7 +176,8 @@ def second_pass(
 
 
 def _make_pool(terms: Sequence[Term], facts: Sequence[Reading], common: Collection[str]) -> _Pool:
-    stems = [frozenset(fact.stems) for fact in facts]
+    times = [Counter(fact.stems) for fact in facts]
+    stems = [frozenset(one) for one in times]
     sizes = [max(fact.size, _LEAST_SIZE) for fact in facts]
     average = sum(sizes) / len(facts)
     share = chat_share(facts)
@@ -184,7 +187,7 @@ def _make_pool(terms: Sequence[Term], facts: Sequence[Reading], common: Collecti
     are_told = share < 1 and len(facts) >= _LEAST_POOL
     together = _together(terms, facts, stems) if are_told else [{}] * len(facts)
     return _Pool(
-        facts, stems, dampers, _neighbours(facts, share), spread, common, share, saturation, together
+        facts, stems, times, dampers, _neighbours(facts, share), spread, common, share, saturation, together
     )
 
 
@@ -215,13 +218,14 @@ def _neighbours(facts: Sequence[Reading], share: float) -> list[list[tuple[int, 
 
 def _by_words(terms: Sequence[Term], pool: _Pool) -> list[float]:
     scores = []
-    for fact, damper, together in zip(pool.facts, pool.dampers, pool.together, strict=True):
+    parts = zip(pool.facts, pool.times, pool.dampers, pool.together, strict=True)
+    for fact, said, damper, together in parts:
         score = 0.0
         for term in terms:
             if fact.seq in term.having:
                 times = 0
                 for stem in term.stems:
-                    times += fact.stems.count(stem)
+                    times += said.get(stem, 0)
                 # Where only key or value has the word, the text has it no time, and its length says nothing.
                 score += term.weight * (_saturated(times, damper, pool.saturation) if times else 1.0)
                 if fact.seq in term.keyed:
@@ -277,7 +281,7 @@ def _from_related(terms: Sequence[Term], pool: _Pool, heard: Sequence[float]) ->
     for place in models:
         for stem in pool.stems[place]:
             if pool.spread[stem] >= _LEAST_SHARED and stem not in pool.common:
-                times = pool.facts[place].stems.count(stem)
+                times = pool.times[place][stem]
                 weight = log(1 + known / pool.spread[stem]) * times / (times + 1)
                 telling[stem] += heard[place] / total * weight if total else 0.0
     best = dict(sorted(telling.items(), key=lambda pair: (-pair[1], pair[0]))[:_RELATED])
@@ -287,15 +291,10 @@ def _from_related(terms: Sequence[Term], pool: _Pool, heard: Sequence[float]) ->
     part = _between(pool.share, _RELATED_IN_CHAT, _RELATED_IN_NOTES)
     unit = part * sum(term.weight for term in terms) / sum_
     scores = []
-    for fact, stems, damper in zip(pool.facts, pool.stems, pool.dampers, strict=True):
+    for said, stems, damper in zip(pool.times, pool.stems, pool.dampers, strict=True):
         shared = sorted(stems & best.keys())
         scores.append(
-            sum(
-                [
-                    unit * best[stem] * _saturated(fact.stems.count(stem), damper, pool.saturation)
-                    for stem in shared
-                ]
-            )
+            sum([unit * best[stem] * _saturated(said[stem], damper, pool.saturation) for stem in shared])
         )
     return scores
 
