@@ -52,7 +52,7 @@ bench-quick: $(READY)
 	$(BIN)/python benchmarks/recall_notes.py > /dev/null
 	$(BIN)/python benchmarks/recall.py --conversations 1 --notes $(VENV)/notes.json
 	$(BIN)/python benchmarks/recall_rates.py --sizes 300 --queries 20
-	$(BIN)/python benchmarks/erase_rates.py --facts 50 --rounds 1
+	$(BIN)/python benchmarks/erase_rates.py --facts 400 --rounds 1 --batch 20
 	$(BIN)/python benchmarks/log_rates.py --entries 300 --rounds 1 --seconds 1 --proofs 20 --only-ours
 	$(BIN)/python benchmarks/log_hammer.py --seconds 2
 	$(BIN)/python benchmarks/witness_rates.py --rounds 1 --seconds 1 --only-ours
