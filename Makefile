@@ -54,7 +54,7 @@ bench-quick: $(READY)
 	$(BIN)/python benchmarks/recall_rates.py --sizes 300 --queries 20
 	$(BIN)/python benchmarks/erase_rates.py --facts 400 --rounds 1 --batch 20
 	$(BIN)/python benchmarks/log_rates.py --entries 300 --rounds 1 --seconds 1 --proofs 20 --only-ours
-	$(BIN)/python benchmarks/log_hammer.py --seconds 2
+	$(BIN)/python benchmarks/log_hammer.py --seconds 15
 	$(BIN)/python benchmarks/witness_rates.py --rounds 1 --seconds 1 --only-ours
 	$(BIN)/python benchmarks/surface_rates.py --rounds 1 --calls 5 --alone
 	$(BIN)/python benchmarks/http_rates.py --facts 30 --calls 5 --rounds 1
