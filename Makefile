@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
-.PHONY: demo test lint format bench soak interop wheel lock clean
+.PHONY: demo test lint format bench bench-full bench-quick soak interop wheel lock clean
 
 demo: $(READY)
 	@$(BIN)/muniment demo $(DEMO_OPTIONS)
@@ -20,18 +20,49 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY)
+# BENCH=quick runs each once and small, to see that it runs. A line that begins with - ends with 1 where something
+# came out wrong, which is its result.
+bench: $(if $(filter quick,$(BENCH)),bench-quick,bench-full)
+
+bench-full: $(READY)
 	$(BIN)/python benchmarks/chat_import.py
-	$(BIN)/python benchmarks/guard_cases.py
-	$(BIN)/python benchmarks/guard_sentences.py
+	-$(BIN)/python benchmarks/guard_cases.py
+	-$(BIN)/python benchmarks/guard_sentences.py
+	$(BIN)/python benchmarks/recall_notes.py > $(VENV)/notes.json
+	$(BIN)/python benchmarks/recall.py --notes $(VENV)/notes.json
+	$(BIN)/python benchmarks/recall_rates.py
 	$(BIN)/python benchmarks/erase_rates.py
 	$(BIN)/python benchmarks/log_rates.py
 	$(BIN)/python benchmarks/log_hammer.py
 	$(BIN)/python benchmarks/witness_rates.py
 	$(BIN)/python benchmarks/surface_rates.py
+	$(BIN)/python benchmarks/http_rates.py
+	$(BIN)/python benchmarks/service_rates.py
 	$(BIN)/python benchmarks/audit_rates.py
 	$(BIN)/python benchmarks/write_rates.py
 	$(BIN)/python benchmarks/scale_rates.py --facts 1000 10000
+	$(BIN)/python benchmarks/peers.py $(PEERS_OPTIONS)
+
+bench-quick: $(READY)
+	$(BIN)/python benchmarks/chat_import.py --conversations 1
+	head -n 12 tests/vectors/guard_cases.jsonl > $(VENV)/cases.jsonl
+	-$(BIN)/python benchmarks/guard_cases.py --alone $(VENV)/cases.jsonl
+	-$(BIN)/python benchmarks/guard_sentences.py
+	$(BIN)/python benchmarks/recall_styles.py diary > $(VENV)/notes.json
+	$(BIN)/python benchmarks/recall_notes.py > /dev/null
+	$(BIN)/python benchmarks/recall.py --conversations 1 --notes $(VENV)/notes.json
+	$(BIN)/python benchmarks/recall_rates.py --sizes 300 --queries 20
+	$(BIN)/python benchmarks/erase_rates.py --facts 400 --rounds 1 --batch 20
+	$(BIN)/python benchmarks/log_rates.py --entries 300 --rounds 1 --seconds 1 --proofs 20 --only-ours
+	$(BIN)/python benchmarks/log_hammer.py --seconds 15
+	$(BIN)/python benchmarks/witness_rates.py --rounds 1 --seconds 1 --only-ours
+	$(BIN)/python benchmarks/surface_rates.py --rounds 1 --calls 5 --alone
+	$(BIN)/python benchmarks/http_rates.py --facts 30 --calls 5 --rounds 1
+	$(BIN)/python benchmarks/service_rates.py --requests 30
+	$(BIN)/python benchmarks/audit_rates.py --facts 100
+	$(BIN)/python benchmarks/write_rates.py --clients 2 --rounds 1 --writes 20
+	$(BIN)/python benchmarks/scale_rates.py --facts 100 --calls 5
+	$(BIN)/python benchmarks/peers.py --facts 20 --calls 2 --rounds 1 --only
 
 soak: $(READY)
 	test $(or $(SOAK_MINUTES),30) -lt 10 || \

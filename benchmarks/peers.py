@@ -10,9 +10,9 @@ library by the same lines (benchmarks/peers_inspeximus.py), with receipts and wi
 First each gets the facts, all at the same time and in the quickest way it has; `--stores` names a folder that keeps
 what was filled, where the next run goes on. Each round begins with a copy of that. Then each operation is asked of one
 after the other, a few calls at a time, so that what else the machine does falls on all. Times are medians of calls;
-processor time is that of the server, from its ticks of 10 ms over all calls of an operation. Flushes are the fsync and
-fdatasync calls that strace counts in a server while it takes twenty facts; without them a fact may be lost with the
-power.
+processor time is that of the server, from its ticks of 10 ms over all calls of an operation. Flushes are the fsync
+and fdatasync calls that strace counts in a server while it takes twenty facts; without them a fact may be lost with
+the power.
 """
 
 from __future__ import annotations
@@ -475,8 +475,10 @@ def main() -> None:
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--have", type=Path)
     parser.add_argument("--stores", type=Path)
-    parser.add_argument("--only", nargs="+", default=list(BESIDE), choices=BESIDE, help="those beside us")
+    parser.add_argument("--only", nargs="*", default=list(BESIDE), metavar="NAME", help=" ".join(BESIDE))
     args = parser.parse_args()
+    if not set(args.only) <= set(BESIDE):
+        parser.error(f"expected names out of {' '.join(BESIDE)}")
     with tempfile.TemporaryDirectory(prefix="peers-env-") as folder:
         found, without = peers(args.have or Path(folder), args.only)
         times: dict[str, dict[str, list[Any]]] = {peer.name: {} for peer in found}

@@ -176,11 +176,10 @@ def show(title: str, measured: Mapping[str, Mapping[str, Any]]) -> None:
 
 def run(home: Home, sets: Sequence[Set], last: int | None) -> dict[str, Any]:
     """All measures, told as they are made."""
+    chats = len(sets) if last is None else last
     parts = {
-        "conversations 1-5 (tuning)": {n: sets[n] for n in range(min(TUNED, len(sets)))},
-        "conversations 6-10 (report)": {
-            n: sets[n] for n in range(TUNED, 10 if last is not None else len(sets))
-        },
+        "conversations 1-5 (tuning)": {n: sets[n] for n in range(min(TUNED, chats))},
+        "conversations 6-10 (report)": {n: sets[n] for n in range(TUNED, chats)},
         "notes": {} if last is None else {last: sets[last]},
     }
     ways: dict[str, Finder] = {

@@ -67,7 +67,9 @@ def measure(folder: Path, count: int) -> None:
     signer = make_cose_key(folder / "issuer" / "issuer.key")
     rules = folder / "registration.toml"
     rules.write_text(format_registration(Registration(1, (Issuer(ISSUER, signer.key),))))
-    command = [sys.executable, "-m", "memory.cli", "log", "serve", "--home", str(folder / "home"), "--json"]
+    program, home = [sys.executable, "-m", "memory.cli"], ["--home", str(folder / "home")]
+    subprocess.run([*program, "init", *home], cwd=REPOSITORY, check=True, stdout=subprocess.DEVNULL)
+    command = [*program, "log", "serve", *home, "--json"]
     command += [
         "--listen",
         "127.0.0.1:0",

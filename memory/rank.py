@@ -41,7 +41,7 @@ _PAUSE: Final = 6 * 3600 * 1_000_000
 """Microseconds after which what is told is another conversation."""
 
 _MEANT_IN_CHAT: Final = 0.25
-_MEANT_IN_NOTES: Final = 0.7
+_MEANT_IN_NOTES: Final = 0.5
 """What nearness in meaning counts for, against the best score by words."""
 
 _MODELS_IN_CHAT: Final = 3
@@ -95,10 +95,12 @@ class Ranked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """The facts that were read, each with its distinct stems, what its length does to counts, and its neighbours."""
+    """The facts that were read, each with its stems, what its length does to counts, and its neighbours."""
 
     facts: Sequence[Reading]
     stems: Sequence[frozenset[str]]
+    times: Sequence[Mapping[str, int]]
+    """How often each says a stem"""
     dampers: Sequence[float]
     beside: Sequence[Sequence[tuple[int, float]]]
     """Places of neighbours, with what a fact takes of their scores"""
@@ -108,6 +110,8 @@ class _Pool:
     share: float
     """How far the facts are turns of a chat"""
     saturation: float
+    together: Sequence[Mapping[int, float]]
+    """Which neighbouring words of the query a fact has together, by their places, with what that counts for"""
 
 
 def weight_of(known: int, having: float) -> float:
@@ -149,12 +153,9 @@ def second_pass(
     """
     if not facts:
         return []
-    pool = _make_pool(facts, common)
+    pool = _make_pool(terms, facts, common)
     named = _by_words(terms, pool)
     share = pool.share
-    if share < 1:
-        together = _from_together(terms, pool)
-        named = [one + (1 - share) * other for one, other in zip(named, together, strict=True)]
     unit = (max(named) or 1.0) * _between(share, _MEANT_IN_CHAT, _MEANT_IN_NOTES)
     meant = [unit * meaning.get(fact.seq, 0.0) for fact in facts]
     words = [one + other for one, other in zip(named, meant, strict=True)]
@@ -174,15 +175,20 @@ def second_pass(
     return _newer_first(ranked, pool, terms)
 
 
-def _make_pool(facts: Sequence[Reading], common: Collection[str]) -> _Pool:
-    stems = [frozenset(fact.stems) for fact in facts]
+def _make_pool(terms: Sequence[Term], facts: Sequence[Reading], common: Collection[str]) -> _Pool:
+    times = [Counter(fact.stems) for fact in facts]
+    stems = [frozenset(one) for one in times]
     sizes = [max(fact.size, _LEAST_SIZE) for fact in facts]
     average = sum(sizes) / len(facts)
     share = chat_share(facts)
     saturation = _between(share, _SATURATION_IN_CHAT, _SATURATION_IN_NOTES)
     dampers = [saturation * (1 - _LENGTH_SHARE + _LENGTH_SHARE * size / average) for size in sizes]
     spread = Counter(chain.from_iterable(stems))
-    return _Pool(facts, stems, dampers, _neighbours(facts, share), spread, common, share, saturation)
+    are_told = share < 1 and len(facts) >= _LEAST_POOL
+    together = _together(terms, facts, stems) if are_told else [{}] * len(facts)
+    return _Pool(
+        facts, stems, times, dampers, _neighbours(facts, share), spread, common, share, saturation, together
+    )
 
 
 def _between(share: float, in_chat: float, in_notes: float) -> float:
@@ -212,39 +218,42 @@ def _neighbours(facts: Sequence[Reading], share: float) -> list[list[tuple[int, 
 
 def _by_words(terms: Sequence[Term], pool: _Pool) -> list[float]:
     scores = []
-    for fact, damper in zip(pool.facts, pool.dampers, strict=True):
+    parts = zip(pool.facts, pool.times, pool.dampers, pool.together, strict=True)
+    for fact, said, damper, together in parts:
         score = 0.0
         for term in terms:
             if fact.seq in term.having:
                 times = 0
                 for stem in term.stems:
-                    times += fact.stems.count(stem)
+                    times += said.get(stem, 0)
                 # Where only key or value has the word, the text has it no time, and its length says nothing.
                 score += term.weight * (_saturated(times, damper, pool.saturation) if times else 1.0)
                 if fact.seq in term.keyed:
                     score += term.weight * _IN_KEY
-        scores.append(score)
+        scores.append(score + (1 - pool.share) * sum(together.values()))
     return scores
 
 
-def _from_together(terms: Sequence[Term], pool: _Pool) -> list[float]:
-    """What facts get for words that stand together in the query and in them, with at most one other in between.
+def _together(
+    terms: Sequence[Term], facts: Sequence[Reading], stems: Sequence[frozenset[str]]
+) -> list[dict[int, float]]:
+    """Of each fact the words that stand together in the query and in it, with at most one other in between.
 
     A name of two words is one thing, and a note that has both of them apart may be about neither.
     """
     pairs = [
-        (one.stems, other.stems, _TOGETHER * min(one.weight, other.weight))
-        for one, other in pairwise(terms)
+        (place, one.stems, other.stems, _TOGETHER * min(one.weight, other.weight))
+        for place, (one, other) in enumerate(pairwise(terms))
         if one.stems.isdisjoint(other.stems)
     ]
-    scores = []
-    for fact, has in zip(pool.facts, pool.stems, strict=True):
-        score = 0.0
-        for one, other, weight in pairs:
-            if not has.isdisjoint(one) and not has.isdisjoint(other) and _are_near(fact.stems, one, other):
-                score += weight
-        scores.append(score)
-    return scores
+    return [
+        {
+            place: weight
+            for place, one, other, weight in pairs
+            if not (has.isdisjoint(one) or has.isdisjoint(other)) and _are_near(fact.stems, one, other)
+        }
+        for fact, has in zip(facts, stems, strict=True)
+    ]
 
 
 def _are_near(stems: Sequence[str], one: Set[str], other: Set[str]) -> bool:
@@ -272,7 +281,7 @@ def _from_related(terms: Sequence[Term], pool: _Pool, heard: Sequence[float]) ->
     for place in models:
         for stem in pool.stems[place]:
             if pool.spread[stem] >= _LEAST_SHARED and stem not in pool.common:
-                times = pool.facts[place].stems.count(stem)
+                times = pool.times[place][stem]
                 weight = log(1 + known / pool.spread[stem]) * times / (times + 1)
                 telling[stem] += heard[place] / total * weight if total else 0.0
     best = dict(sorted(telling.items(), key=lambda pair: (-pair[1], pair[0]))[:_RELATED])
@@ -282,15 +291,10 @@ def _from_related(terms: Sequence[Term], pool: _Pool, heard: Sequence[float]) ->
     part = _between(pool.share, _RELATED_IN_CHAT, _RELATED_IN_NOTES)
     unit = part * sum(term.weight for term in terms) / sum_
     scores = []
-    for fact, stems, damper in zip(pool.facts, pool.stems, pool.dampers, strict=True):
+    for said, stems, damper in zip(pool.times, pool.stems, pool.dampers, strict=True):
         shared = sorted(stems & best.keys())
         scores.append(
-            sum(
-                [
-                    unit * best[stem] * _saturated(fact.stems.count(stem), damper, pool.saturation)
-                    for stem in shared
-                ]
-            )
+            sum([unit * best[stem] * _saturated(said[stem], damper, pool.saturation) for stem in shared])
         )
     return scores
 
@@ -314,8 +318,8 @@ class _Matters:
     """Says of two facts whether they are about the same matter.
 
     That they have a word of the query in common says little, for all have one: they must have the words that tell
-    most. Beside these, notes must have all words of the query that the older has; turns of a chat, and notes that
-    lack some, a word beside the query that hardly any other fact has.
+    most. Beside these, notes must have all words of the query that the older has, and together what it has together;
+    turns of a chat, and notes that lack some, a word beside the query that hardly any other fact has.
     """
 
     def __init__(self, pool: _Pool, terms: Sequence[Term]) -> None:
@@ -329,11 +333,14 @@ class _Matters:
 
     def are_same(self, one: int, other: int) -> bool:
         """Whether two facts of the pool are, of which the second is the older."""
-        stems = self._pool.stems[self._places[one]] & self._pool.stems[self._places[other]]
+        newer, older = self._places[one], self._places[other]
+        stems = self._pool.stems[newer] & self._pool.stems[older]
         if not self._telling or not all(stems & told for told in self._telling):
             return False
         if self._are_notes and all(one in term.having for term in self._asked if other in term.having):
-            return True
+            together = self._pool.together
+            if together[newer].keys() >= together[older].keys():
+                return True
         spread, untold = self._pool.spread, self._untold
         return any(spread[stem] <= _RARE and stem not in untold for stem in stems)
 

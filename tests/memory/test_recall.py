@@ -157,6 +157,19 @@ def test_notes_take_nothing_of_what_lies_beside(me: Memory) -> None:
     assert why and all(one["from_facts_beside"] == 0 for one in why)
 
 
+@pytest.mark.parametrize(("words", "first"), [(60, 17), (20, 18)], ids=["notes", "turns of a chat"])
+def test_of_notes_those_come_first_that_have_together_what_the_query_has(words: int, first: int) -> None:
+    named = rank.Term("basalt", 1.0, frozenset({"basalt"}), set(range(1, 19)), set())
+    told = rank.Term("garden", 2.0, frozenset({"garden"}), {17, 18}, set())
+    other = [f"w{place}" for place in range(words)]
+    stems = [["basalt", *other]] * 16
+    stems += [["basalt", "garden", *other], ["basalt", *other, "garden"]]
+    facts = [rank.Reading(seq, seq, tuple(one), len(one) * 5) for seq, one in enumerate(stems, 1)]
+    ranked = rank.second_pass([named, told], facts, frozenset())
+    assert ranked[0].seq == first
+    assert ranked[0].newer_than is None
+
+
 # Explaining
 
 

@@ -25,8 +25,8 @@ PURE = {
     "witness": "decide wire subtree loglist marker records compare",
     "memory": "canon canon_dates canon_names canon_numbers canon_spans canon_text canon_types canon_units"
     " model event event_written guard admission allow quarantine quarantine_tongues timeline chain home_names manifest"
-    " opening denial other_things import_jsonl import_report import_graph import_mem0 import_notes import_chats mcp_lines"
-    " mcp_tools provenance_text diagnosis json_documents http_routes http_schemas http_paging"
+    " opening denial other_things import_jsonl import_report import_graph import_mem0 import_notes import_chats"
+    " mcp_lines mcp_tools provenance_text diagnosis json_documents http_routes http_schemas http_paging"
     " http_route http_erasure_routes json_comments"
     " mcp_arguments mcp_ask mcp_cursor mcp_view rank search_forms vectors pg_dialect",
     "auditor": "checks encodings erasure erasure_states manifest_heads manifests report exhibits page_map"
