@@ -5,11 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
-from auditor.evidence import LogFiles
-from auditor.findings import Finding, Note, Outcome
 from tlog import cbor
 from tlog.cose import CWT_CLAIMS, CWT_ISS, KID, decode_sign1
 from tlog.errors import MalformedError
@@ -70,17 +67,3 @@ def hour_of(microseconds: object) -> object:
 def number_in(values: Mapping[str, Any], name: str) -> int:
     value = values.get(name)
     return value if type(value) is int else 0
-
-
-def compare_given(path: Path, files: LogFiles) -> Outcome:
-    """A manifest that somebody was given, against the one that the log has under its number."""
-    try:
-        data = path.read_bytes()
-        manifest = decode_manifest(data)
-    except OSError:
-        raise MalformedError("expected a manifest that can be read") from None
-    where = f"log {FOLDER}{manifest.number}.cose"
-    if files.read(f"{FOLDER}{manifest.number}.cose") == data:
-        return Outcome(checked=(Note("manifest", "given manifest that the log has, byte for byte", 1),))
-    what = "The manifest that was given is not the one that the log has under its number."
-    return Outcome((Finding("MANIFEST_ALTERED", where, what),))
