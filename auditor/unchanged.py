@@ -9,14 +9,9 @@ moment. A later one hashes what is there now.
 from __future__ import annotations
 
 import hashlib
-import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any, Final
-
-import apsw
 
 from auditor.ageing import due_times
 from auditor.chain import AuditedLog
@@ -54,7 +49,7 @@ def mark_of(snapshot: Snapshot, log: AuditedLog) -> str | None:
     entries = log.entries
     if log.files.names is None or not entries.proved or len(entries.entries) != entries.size:
         return None
-    parts: list[Any] = [_code()]
+    parts: list[Any] = []
     for source in (snapshot.main, snapshot.wal):
         parts.append(None if source is None else _digest(source.read, source.size_bytes))
     parts += [entries.size, hashlib.sha256(b"".join(_leaves(entries))).digest(), sorted(entries.successions)]
@@ -192,14 +187,3 @@ def _reviews(statements: Sequence[Statement]) -> Iterator[int]:
             due = (one.content or {}).get("review_by")
             if type(due) is int:
                 yield due
-
-
-@cache
-def _code() -> bytes:
-    """What tells one version of the code that judges from another."""
-    digest = hashlib.sha256(f"{platform.python_version()} {apsw.sqlite_lib_version()}".encode())
-    for package, names in (("auditor", None), ("tlog", None), ("memory", ("event.py", "schema.sql"))):
-        for path in sorted(files(package).iterdir(), key=lambda one: one.name):
-            if path.name in names if names is not None else path.name.endswith(".py"):
-                digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.digest()

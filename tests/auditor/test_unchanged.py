@@ -14,7 +14,7 @@ import tampering as by
 from copies import Copy
 
 from auditor import audit as audits
-from auditor import unchanged
+from auditor import kept
 from auditor.report import Report, to_document
 from memory.wiring import open_home
 from tlog.trust import make_trust, parse_trust
@@ -190,7 +190,7 @@ def test_a_newer_cosignature_alone_changes_nothing(
 def test_other_code_judges_anew(
     whole: Copy, tmp_path: Path, judged: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unchanged, "_code", lambda: b"other")
+    monkeypatch.setattr(kept, "code", lambda: "other")
     assert whole.codes(state=tmp_path / "state") == set()
     assert judged == [1]
     assert whole.codes(state=tmp_path / "state") == set()
@@ -198,19 +198,19 @@ def test_other_code_judges_anew(
 
 
 def test_the_code_is_told_by_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = unchanged._code()
+    before = kept.code()
     for name in ("auditor", "tlog", "memory"):
         shutil.copytree(
             Path(__file__).parents[2] / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__")
         )
-    monkeypatch.setattr(unchanged, "files", lambda name: tmp_path / name)
-    unchanged._code.cache_clear()
-    assert unchanged._code() == before
-    unchanged._code.cache_clear()
+    monkeypatch.setattr(kept, "files", lambda name: tmp_path / name)
+    kept.code.cache_clear()
+    assert kept.code() == before
+    kept.code.cache_clear()
     with (tmp_path / "auditor" / "fold.py").open("a") as file:
         file.write("#\n")
-    assert unchanged._code() != before
-    unchanged._code.cache_clear()
+    assert kept.code() != before
+    kept.code.cache_clear()
 
 
 def test_an_audit_with_a_finding_keeps_nothing(whole: Copy, tmp_path: Path, judged: list[int]) -> None:
