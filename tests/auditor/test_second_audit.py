@@ -177,6 +177,7 @@ def test_the_state_of_another_home_says_nothing_of_this_one(make_copy: Any, tmp_
 def test_the_form_of_what_is_new_is_looked_at(copy: Any, tmp_path: Path, small_blocks: None) -> None:
     state = tmp_path / "state"
     assert copy.codes(state=state) == set()
-    by.state(copy, "reaffirm", {"lifts": [3]}, client="one", more="free text")
-    assert "FACT_ALTERED" in copy.codes(state=state)
-    assert copy.codes(state=state) >= copy.codes()
+    seq = by.state(copy, "reaffirm", {"lifts": [3]}, more="free text")
+    found = copy.audit(state=state).outcome.findings
+    place = f"store.db contents seq {seq}"
+    assert [one.what for one in found if one.where == place and "other fields" in one.what]
