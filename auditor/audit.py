@@ -49,7 +49,14 @@ from auditor.sqlite_file import Pages
 from auditor.sqlite_pages import PageReport
 from auditor.stale_tiles import check_stale_tiles
 from auditor.state import keep_verified
-from auditor.store_rows import check_soundness, missing_tables, read_rows, row_numbers, unknown_tables
+from auditor.store_rows import (
+    check_soundness,
+    missing_tables,
+    read_rows,
+    row_numbers,
+    tenant_id_of,
+    unknown_tables,
+)
 from auditor.strays import check_strays
 from auditor.words import Indexed, check_words
 from tlog.errors import MalformedError
@@ -233,6 +240,8 @@ def _audit_rows(
                 (),
             )
         if bundle is not None and bundle.bundle.scope != "all":
+            if tenant is not None:
+                tenant_id_of(connection, tenant)  # whose contents are not in it has no name in it, either
             part, live, exhibits = audit_part(
                 connection, log, asked, bundle.bundle, _cosigned_at(log.verified)
             )
@@ -364,6 +373,8 @@ def _compare_manifest(path: Path, files: LogFiles) -> Outcome:
         manifest = erasure.decode_manifest(data)
     except OSError:
         raise MalformedError("expected a manifest that can be read") from None
+    except MalformedError as error:
+        raise MalformedError(f"expected a file that is a manifest: {error.message}") from None
     where = f"log {erasure.FOLDER}{manifest.number}.cose"
     if files.read(f"{erasure.FOLDER}{manifest.number}.cose") == data:
         return Outcome(checked=(Note("manifest", "given manifest that the log has, byte for byte", 1),))

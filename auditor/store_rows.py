@@ -110,7 +110,7 @@ def read_rows(connection: apsw.Connection, tenant: str | None) -> StoreRows:
     tenants = reader.rows(
         "tenants", ("SELECT id, number, CAST(name AS BLOB), last_seq FROM tenants", "ibti"), TenantRow
     )
-    tenant_id = None if tenant is None else _tenant_id(connection, tenant)
+    tenant_id = None if tenant is None else tenant_id_of(connection, tenant)
     chosen = "" if tenant_id is None else f" WHERE tenant = {tenant_id}"
     if tenant_id is not None:
         tenants = tuple(each for each in tenants if each.id == tenant_id)
@@ -260,7 +260,8 @@ def _text(value: Any) -> str:
     return str(value, "utf-8", "backslashreplace")
 
 
-def _tenant_id(connection: apsw.Connection, tenant: str) -> int:
+def tenant_id_of(connection: apsw.Connection, tenant: str) -> int:
+    """The row of a tenant by its name; MalformedError if the store has no such tenant."""
     try:
         found = connection.execute("SELECT id FROM tenants WHERE name = ?", (tenant,)).fetchall()
     except apsw.Error:

@@ -116,6 +116,9 @@ HOSTILE: dict[str, Callable[[Copy], object]] = {
         "log/erasures/1.cose",
         b"\xd2\x84\x43\xa1\x01\x27\xa0\x5a" + len(NESTED).to_bytes(4, "big") + NESTED + b"\x40",
     ),
+    "a manifest of millions of empty lists": file_of(
+        "log/erasures/1.cose", b"\xd2\x84\x9a" + (12 << 20).to_bytes(4, "big") + b"\x80" * (12 << 20)
+    ),
     "a manifest number of 17 digits": file_of(f"log/erasures/{'9' * 17}.cose", b"\x00"),
     "a checkpoint that is a device": link_of("log/checkpoint", "/dev/zero"),
     "a store that is a device": link_of("store.db", "/dev/zero"),
