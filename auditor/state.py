@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,7 +74,7 @@ def verified_before(folder: Path, origin: str, trust: Trust, entries: Entries) -
     try:
         rules, size, root, digest, rows = json.loads(kept)
         before = Before(size, tuple(bytes.fromhex(one) for one in rows))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise MalformedError("expected what an earlier audit kept of the entries it verified") from None
     if type(size) is not int or rules != RULES or digest != _digest(trust) or not 0 < size <= entries.size:
         return Before()
@@ -131,12 +132,16 @@ def _key_list_path(folder: Path, kid: bytes, store: str) -> Path:
 def load_bytes(path: Path, max_bytes: int = MAX_HEAD_BYTES) -> bytes | None:
     """What an earlier audit kept in a file of its folder; None if it kept nothing."""
     try:
-        with path.open("rb") as file:
-            return file.read(max_bytes)
+        # Without waiting: a pipe that lies there would hold the audit up for good.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     except OSError:
         raise MalformedError("expected a folder of earlier audits that can be read") from None
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise MalformedError("expected files in the folder of earlier audits, and no pipes or devices")
+        return file.read(max_bytes)
 
 
 def _compare(seen: Checkpoint, now: Checkpoint, leaves: Sequence[bytes]) -> Finding | None:

@@ -6,6 +6,7 @@ audit may be anything. Names of people and content leave this module only inside
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, TypeVar
@@ -87,7 +88,9 @@ _LEDGER: Final = (
 _REQUESTS: Final = ("SELECT id, tenant, seq, body_tag, CAST(answer AS BLOB) FROM idempotency", "iiibt")
 _TOKENS: Final = ("SELECT id, tenant, target FROM tokens", "iiI")
 _ERASURES: Final = (
-    "SELECT number, tenant, request, CAST(state AS BLOB), tombstone, detail, manifest FROM erasures",
+    "SELECT number, tenant, request, CAST(state AS BLOB), tombstone, "
+    "iif(length(detail) > 4194304, substr(detail, 1, 4194305), detail), "
+    "iif(typeof(manifest) = 'blob', own_sha256(manifest), manifest) FROM erasures",
     "iibtIbB",
 )
 _OPENINGS: Final = (
@@ -197,6 +200,8 @@ class _Reader:
         """Bound what one statement may cost, from now on."""
         self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
         self._connection.set_progress_handler(self._spent, _CHECK_STEPS)
+        # A manifest may be large, and is compared alone.
+        self._connection.create_scalar_function("own_sha256", _sha256, 1, deterministic=True)
         for _ in self.raw("sqlite_schema", f"PRAGMA cache_size = -{_CACHE_BYTES // 1024}"):
             pass
 
@@ -258,6 +263,10 @@ def _with_texts(row: Sequence[Any], texts: Iterable[int]) -> Sequence[Any]:
 
 def _text(value: Any) -> str:
     return str(value, "utf-8", "backslashreplace")
+
+
+def _sha256(*values: Any) -> bytes:
+    return hashlib.sha256(values[0]).digest()
 
 
 def tenant_id_of(connection: apsw.Connection, tenant: str) -> int:

@@ -85,6 +85,11 @@ def hole(copy: Copy) -> None:
         file.truncate(1 << 40)
 
 
+def hole_beside(copy: Copy) -> None:
+    with open(copy.home / "store.db-wal", "wb") as file:
+        file.truncate(1 << 40)
+
+
 def pipe(copy: Copy) -> None:
     (copy.home / "store.db").unlink()
     os.mkfifo(copy.home / "store.db")
@@ -127,6 +132,7 @@ HOSTILE: dict[str, Callable[[Copy], object]] = {
     "a folder that is the whole machine": link_of("log/tile/1", "/"),
     "folders in folders": deep_folders,
     "a store that is a hole": hole,
+    "a write-ahead log that is a hole": hole_beside,
     "a page size of 3": header(16, b"\x00\x03"),
     "a page size of 65,536": header(16, b"\x00\x01"),
     "reserved bytes": header(20, b"\xff"),
