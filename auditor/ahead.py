@@ -10,7 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -46,31 +46,80 @@ def verified_ahead(entries: Entries, trust: Trust, processes: int, tell: Tell) -
         return
     context = multiprocessing.get_context("spawn")  # a fork copies locks as threads happen to hold them
     begun = (tuple(key.encode() for key in keys.values()),)
-    with ProcessPoolExecutor(min(processes, MAX_PROCESSES), context, _begin, begun) as pool:
-        pieces = []
-        for start in range(0, len(due), PIECE):
-            own = due[start : start + PIECE]
-            signed = [entry for index in own if (entry := entries.entries[index]) is not None]
-            pieces.append(_Piece(pool.submit(_held_in_process, signed), own, signed))
+    pieces = [due[start : start + PIECE] for start in range(0, len(due), PIECE)]
+    signed = [
+        _Piece(own, [entry for index in own if (entry := entries.entries[index]) is not None])
+        for own in pieces
+    ]
+    count = min(processes, MAX_PROCESSES)
+    with ProcessPoolExecutor(count, context, _begin, begun) as pool:
+        handed = _Handed(pool, signed)
+        handed.begin(2 * count + 1)
         try:
-            yield replace(entries, ahead=Ahead(pieces, keys, tell))
+            yield replace(entries, ahead=Ahead(handed, signed, keys, tell))
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            handed.stop()
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Entries handed out together, with their places, and what comes back of them."""
+    """Entries handed out together, with their places."""
 
-    future: Future[bytes]
     indexes: Sequence[int]
     entries: Sequence[bytes]
+
+
+class _Handed:
+    """Pieces given to processes, the next one whenever one comes back: none has to be called back from them."""
+
+    def __init__(self, pool: ProcessPoolExecutor, pieces: Sequence[_Piece]) -> None:
+        self._pool = pool
+        self._pieces = pieces
+        self._lock = threading.Lock()
+        self.futures: list[Future[bytes]] = []
+        self._end = len(pieces)
+
+    def begin(self, count: int) -> None:
+        """Hand out as many pieces: that many are on their way from then on."""
+        for _ in range(count):
+            self._hand_out()
+
+    def stop(self) -> None:
+        """Hand out nothing more."""
+        with self._lock:
+            self._end = 0
+
+    def take_last(self) -> int | None:
+        """The number of the last piece that nobody has, which nobody gets any more; None if there is none."""
+        with self._lock:
+            if self._end <= len(self.futures):
+                return None
+            self._end -= 1
+            return self._end
+
+    def _hand_out(self) -> None:
+        with self._lock:
+            number = len(self.futures)
+            if number >= self._end:
+                return
+            try:
+                future = self._pool.submit(_held_in_process, self._pieces[number].entries)
+            except BrokenProcessPool:
+                return
+            self.futures.append(future)
+        future.add_done_callback(self._come_back)
+
+    def _come_back(self, future: Future[bytes]) -> None:
+        # A pool that broke says so while it holds its own lock: it must not be asked for more.
+        if future.exception() is None:
+            self._hand_out()
 
 
 @dataclass(slots=True)
 class Ahead:
     """What the processes found; to ask is to wait, and to do oneself what none of them has begun."""
 
+    _handed: _Handed
     _pieces: Sequence[_Piece]
     _keys: Mapping[bytes, CoseKey]
     _tell: Tell
@@ -85,21 +134,19 @@ class Ahead:
 
     def _collect(self) -> dict[int, CoseKey]:
         """The key under which each signature holds."""
-        left = list(self._pieces)
         found: dict[int, bytes] = {}
         # From the end, where nobody is yet.
-        while left and left[-1].future.cancel():
-            piece = left.pop()
-            found[len(left)] = _held(piece.entries, self._keys)
-            self._tell_done(len(found) + sum(one.future.done() for one in left))
-        for number, piece in enumerate(left):
-            found[number] = _result(piece.future)
+        while (number := self._handed.take_last()) is not None:
+            found[number] = _held(self._pieces[number].entries, self._keys)
+            self._tell_done(len(found) + sum(one.done() for one in self._handed.futures))
+        for number, future in enumerate(self._handed.futures):
+            found[number] = _result(future)
             self._tell_done(len(found))
         by_number = dict(enumerate((self._keys[kid] for kid in sorted(self._keys)), 1))
         return {
             index: by_number[one]
             for number, piece in enumerate(self._pieces)
-            for index, one in zip(piece.indexes, found[number], strict=False)
+            for index, one in zip(piece.indexes, found.get(number, b""), strict=False)
             if one
         }
 
@@ -112,7 +159,7 @@ def _result(future: Future[bytes]) -> bytes:
     """What a process found; nothing if it was ended."""
     try:
         return future.result()
-    except (BrokenProcessPool, CancelledError):
+    except BrokenProcessPool:
         return b""
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from auditor.ageing import check_confirmable
 from auditor.ahead import verified_ahead
 from auditor.bundle import ReadBundle, is_bundle, read_bundle
-from auditor.chain import AuditedLog, audit_logs, logs_in, logs_of_home, with_key_list
+from auditor.chain import AuditedLog, audit_logs, logs_in, logs_of_home
 from auditor.checks import check_rows
 from auditor.checks_pages import Live, check_structure
 from auditor.checks_signatures import check_signatures
@@ -32,6 +32,7 @@ from auditor.exhibits import (
 from auditor.findings import Finding, Note, Outcome, merge
 from auditor.home_files import Belongs, check_guard_keys, check_home_files, sizes_of_logs, staged_policies
 from auditor.kept import keep_verified
+from auditor.key_lists import check_key_lists
 from auditor.log_files import FOLDER, url_files
 from auditor.manifests import FOLDER as MANIFESTS
 from auditor.manifests import decode_manifest
@@ -47,12 +48,14 @@ from auditor.scan import scan_home
 from auditor.settings import check_settings
 from auditor.snapshot import STORE, copy_store, read_only
 from auditor.sqlite_file import Pages
+from auditor.stale_tiles import check_stale_tiles
 from auditor.store_rows import (
     check_soundness,
     missing_tables,
     read_few,
     read_rows,
     row_numbers,
+    tenant_id_of,
     unknown_tables,
 )
 from auditor.strays import check_strays
@@ -146,7 +149,7 @@ def _audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequenc
             logs = logs_of_home(places.home)
         else:
             raise MalformedError("expected a home or a log to audit")
-        keys, asked = with_key_list(logs[-1][1], asked, places.state)
+        keys, asked = check_key_lists(logs, asked, places.state)
         with_notes = places.home is not None and places.log is None and bundle is None
         own = read_own_heads(places.home, [name for name, _ in logs]) if with_notes and places.home else ()
         # Before this audit puts its own head in the place of theirs.
@@ -169,6 +172,8 @@ def _audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequenc
             outcomes.append(check_own_heads(own, log.entries, head))
             outcomes.append(check_settings(places.home, asked, places.state))
         outcomes.append(check_heads(exhibits.heads, log.entries))
+        sizes = [head.size for head in (*earlier, *exhibits.heads)]
+        outcomes.append(check_stale_tiles(log.files, log.entries, sizes))
         if needles is not None:
             outcomes.append(check_confirmable(log.entries, needles))
         outcomes += [_compare_given(path, log.files) for path in places.manifests]
@@ -270,6 +275,8 @@ def _audit_rows(
             what = "A table of the store is not there, or is none: nothing of the store was read."
             return _Found([Outcome((Finding("FACT_ALTERED", "store.db sqlite_schema", what),))])
         if bundle is not None and bundle.bundle.scope != "all":
+            if tenant is not None:
+                tenant_id_of(connection, tenant)  # whose contents are not in it has no name in it, either
             part, live, exhibits = audit_part(
                 connection, log, asked, bundle.bundle, _cosigned_at(log.verified)
             )
@@ -360,6 +367,8 @@ def _compare_given(path: Path, files: LogFiles) -> Outcome:
         manifest = decode_manifest(data)
     except OSError:
         raise MalformedError("expected a manifest that can be read") from None
+    except MalformedError as error:
+        raise MalformedError(f"expected a file that is a manifest: {error.message}") from None
     where = f"log {MANIFESTS}{manifest.number}.cose"
     if files.read(f"{MANIFESTS}{manifest.number}.cose") == data:
         return Outcome(checked=(Note("manifest", "given manifest that the log has, byte for byte", 1),))

@@ -15,8 +15,8 @@ from auditor import checks_log
 from auditor.evidence import Asked, Entries, LogFiles, Span
 from auditor.findings import Finding, Note, Outcome, merge
 from auditor.kept import Before, load_verified
-from auditor.log_files import FOLDER, KEY_LIST, folder_files
-from auditor.state import check_gone, check_head, check_key_list
+from auditor.log_files import FOLDER, folder_files
+from auditor.state import check_gone, check_head
 from tlog.errors import Error
 from tlog.note import VerifierKey
 from tlog.policy import VerifiedCheckpoint
@@ -49,27 +49,6 @@ def logs_in(folder: Path) -> list[tuple[str, LogFiles]]:
     """The log in a folder; the logs, the oldest first, of a folder that holds them as a home does."""
     is_log = (folder / checks_log.CHECKPOINT).exists() or not (folder / FOLDER).is_dir()
     return [(FOLDER, folder_files(folder))] if is_log else logs_of_home(folder)
-
-
-def with_key_list(files: LogFiles, asked: Asked, state: Path | None) -> tuple[Outcome, Asked]:
-    """What there is to say about the key list beside the log, and the asker who also believes what it certifies."""
-    if not asked.trust.roots:
-        return Outcome(), asked
-    place = f"log {KEY_LIST}"
-    data = files.read(KEY_LIST)
-    if data is None:
-        # Whoever can remove a file must not be able to hide that a key has ended.
-        what = "The trust file names a root, and no key list lies beside the log."
-        return Outcome((Finding("KEY_NOT_VALID", place, what),)), asked
-    try:
-        trust = asked.trust.with_key_list(data)
-        if state is not None:
-            check_key_list(state, data)
-    except Error as error:
-        return Outcome((Finding("KEY_NOT_VALID", place, f"{error.message}."),)), asked
-    return Outcome(checked=(Note("keys", "key list that a trusted root certified", 1),)), replace(
-        asked, trust=trust
-    )
 
 
 def audit_logs(logs: Sequence[tuple[str, LogFiles]], asked: Asked, state: Path | None) -> AuditedLog:

@@ -15,14 +15,17 @@ from auditor import (
 )
 from auditor.act_targets import check_acts
 from auditor.ageing import check_age
+from auditor.checks_conflicts import check_conflicts
 from auditor.checks_grants import check_grants
 from auditor.evidence import Asked, Entries, LogFiles, Statement, StoreRows
 from auditor.findings import Outcome, merge
 from auditor.fold import fold
+from auditor.given import check_given
 from auditor.holds import check_holds
 from auditor.lost import check_lost
 from auditor.progress import Tell, silent
 from auditor.registrations import check_registrations
+from auditor.restored import check_restored
 from auditor.statement_form import check_forms
 from auditor.states import check_states
 
@@ -85,12 +88,15 @@ def _check_statements(
         checks_store.check_times(rows, statements, cosigned_at, entries, asked),
         checks_store.check_promises(statements, entries, asked),
         checks_facts.check_opened(statements, folded),
+        check_restored(rows, statements),
         checks_facts.check_facts(rows, statements, folded),
         checks_caches.check_caches(rows, statements),
+        check_conflicts(rows, statements),
         checks_ledger.check_ledger(rows, statements, folded, asked.now),
         checks_guard.check_returned(statements, folded),
         checks_guard.count_unguarded(statements),
         check_holds(rows, statements, asked),
+        check_given(rows, statements, asked),
         check_states(rows, statements),
         check_lost(rows, statements, entries),
     ]

@@ -119,6 +119,9 @@ def _check_requests(rows: StoreRows, statements: Sequence[Statement]) -> Iterato
         elif made.row.content is None and made.row.commitment not in kept:
             what = "A request was erased with its hashes, and that of its idempotency key is still there."
             yield Finding("RESIDUE_ROW", where, what)
+        elif made.row.content is not None and not row.body_tag:
+            what = "A request whose statement is there has lost its hash: it would be answered as if it were erased."
+            yield Finding("FACT_ALTERED", where, what)
         elif made.row.content is not None and not _answers(row.answer, made):
             yield Finding(
                 "FACT_ALTERED", where, "What was answered to a request is not what its statement says."

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from auditor.evidence import ErasureRow, FactRow, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
 from auditor.fold import Fold, at_writing
-from auditor.manifests import MAX_MANIFEST_BYTES, map_in, map_of, number_in
+from auditor.manifests import MAX_MANIFEST_BYTES, hour_of, map_in, map_of, number_in
 from tlog import cbor
 from tlog.errors import MalformedError
 
@@ -24,20 +24,30 @@ _STANDING: Final = frozenset({"active", "conflict"})
 _ENDED: Final = frozenset({"superseded", "retracted"})
 _MANY: Final = "many"
 _MAY_RETURN: Final = frozenset({"lifts", "confirms", "keeps"})
+_FIRST: Final = 1_600_000_000_000_000
+"""No store is older."""
 _UNGUARDED: Final = frozenset({"unguarded", "reaffirmed"})
 Slot = tuple[int, bytes]
 """Tenant and the tag of a key."""
 
 
+class Loose(NamedTuple):
+    """Facts of a key whose values it had retired when some came back, and how many did at most."""
+
+    facts: frozenset[int] | set[int] = frozenset()
+    returned: int = 0
+
+
 def check_ledger(rows: StoreRows, statements: Sequence[Statement], folded: Fold, now: int) -> Outcome:
     """Each retired value that must be refused has a row, and none counts for shorter than an erasure said."""
-    required = _required(rows, statements, folded)
+    required, loose = _required(rows, statements, folded)
     there = {(row.tenant_id, row.source) for row in rows.ledger if row.source is not None}
     findings = [
         Finding(CODE, "store.db ledger", "A retired value has no row in the value ledger.", {"fact": seq})
         for tenant, seq in sorted(required)
         if (tenant, seq) not in there
     ]
+    findings += _check_loose(loose, there)
     findings += _check_sources(rows, folded)
     findings += _check_until(rows, required)
     findings += _check_versions(rows, statements)
@@ -50,13 +60,18 @@ def check_ledger(rows: StoreRows, statements: Sequence[Statement], folded: Fold,
     return Outcome(tuple(findings), (checked,))
 
 
-def _required(rows: StoreRows, statements: Sequence[Statement], folded: Fold) -> set[tuple[int, int]]:
-    """Tenant and number of each fact whose value the ledger must have a row for that names it."""
+def _required(
+    rows: StoreRows, statements: Sequence[Statement], folded: Fold
+) -> tuple[set[tuple[int, int]], Mapping[Slot, Loose]]:
+    """Tenant and number of each fact whose value the ledger must have a row for that names it; and by key those of
+    which all but a few must have one.
+    """
     facts = {fact.seq: fact for fact in rows.facts}
     seqs = {statement.row.commitment: statement for statement in statements}
     slots = {fact.seq: (fact.tenant_id, fact.key_tag) for fact in rows.facts if fact.key_tag is not None}
     standing: dict[Slot, tuple[bytes, ...]] = {}
     required: dict[Slot, set[int]] = {}
+    loose: dict[Slot, Loose] = {}
     on_hold: set[int] = set()
     for statement, changed in zip(statements, folded.changes, strict=True):
         link = statement.link
@@ -75,18 +90,22 @@ def _required(rows: StoreRows, statements: Sequence[Statement], folded: Fold) ->
         for target in link.acts.get("holds", ()):
             on_hold |= {seqs[target].row.seq} if target in seqs else set()
         if _may_return(statement):
-            _forget(required, _slots(statement, facts, seqs), statement.row.tenant_id)
+            about = _slots(statement, facts, seqs)
+            about = about or {one for one in (*required, *loose) if one[0] == statement.row.tenant_id}
+            _loosen(required, loose, about, _count_plain(statement, seqs))
         for slot, gone in _newly_ended(before, facts, seqs) if before else ():
             if _is_sure(statement, gone, standing.get(slot, ()), seqs):
                 required.setdefault(slot, set()).update(one.row.seq for one in gone)
     # What is on hold is compared with nothing, so such a key may have one value twice.
     unsure = {(facts[seq].tenant_id, facts[seq].key_tag) for seq in on_hold if seq in facts}
-    return {
+    sure = {
         (slot[0], seq)
         for slot, found in required.items()
         for seq in found
         if seq in facts and slot not in unsure
     }
+    left = {slot: Loose(one.facts & facts.keys(), one.returned) for slot, one in loose.items()}
+    return sure, {slot: one for slot, one in left.items() if slot not in unsure}
 
 
 def _stand(
@@ -112,10 +131,46 @@ def _may_return(statement: Statement) -> bool:
     return bool(statement.link.acts) and not _MAY_RETURN.isdisjoint(statement.link.acts)
 
 
-def _forget(required: dict[Slot, set[int]], slots: Collection[Slot], tenant: int) -> None:
-    """Nothing is required any more of the keys that a statement is about; of all, where that is not known."""
-    for slot in slots or [one for one in required if one[0] == tenant]:
-        required.pop(slot, None)
+def _count_returned(statement: Statement) -> int:
+    """How many values at most a statement has taken out of the ledger: each that it makes current is one row."""
+    assert statement.link is not None
+    return max(1, sum(len(statement.link.acts.get(act, ())) for act in _MAY_RETURN))
+
+
+def _count_plain(statement: Statement, seqs: Mapping[bytes, Statement]) -> int | None:
+    """The same, where each of them is written in one way alone; None where one may stand for several values.
+
+    Dates and numbers may: a reader of 3/4 can't tell which, so the guard knows it as either.
+    """
+    assert statement.link is not None
+    acts = statement.link.acts
+    targets = [target for act in _MAY_RETURN for target in acts.get(act, ())]
+    about = [statement] if statement.link.kind == "write" else [seqs.get(target) for target in targets]
+    told = [None if one is None or one.content is None else _said(one) for one in about]
+    plain = all(isinstance(one, str) and not any(map(str.isnumeric, one)) for one in told)
+    return _count_returned(statement) if told and plain else None
+
+
+def _loosen(
+    required: dict[Slot, set[int]], loose: dict[Slot, Loose], slots: Collection[Slot], returned: int | None
+) -> None:
+    """Of what these keys have retired so far, that many more may be in the ledger no longer, or by another fact."""
+    for slot in slots:
+        known, more = loose.pop(slot, Loose()), required.pop(slot, set())
+        if returned is not None and (known.facts or more):
+            loose[slot] = Loose(known.facts | more, known.returned + returned)
+
+
+def _check_loose(loose: Mapping[Slot, Loose], there: Collection[tuple[int, int]]) -> Iterator[Finding]:
+    """Of the values that a key retired before one came back, no more than came back are missing."""
+    for (tenant, _), one in loose.items():
+        found = sum((tenant, seq) in there for seq in one.facts)
+        if found < len(one.facts) - one.returned:
+            what = (
+                "The value ledger has fewer rows of a key than it has retired values that have not come back."
+            )
+            evidence = {"retired": len(one.facts), "returned": one.returned, "found": found}
+            yield Finding(CODE, "store.db ledger", what, {"fact": min(one.facts), **evidence})
 
 
 def _slots(statement: Statement, facts: Mapping[int, FactRow], seqs: Mapping[bytes, Statement]) -> set[Slot]:
@@ -206,14 +261,17 @@ def _check_until(rows: StoreRows, required: Collection[tuple[int, int]]) -> Iter
             said.setdefault((fact.tenant_id, fact.key_tag), set()).add(fact.valid_until)
     # The record that said it may be erased, and its row stays.
     thinned = {row.tenant_id for row in rows.erasures}
+    ended = {fact.seq: fact.replaced_at for fact in rows.facts}
     for row in rows.ledger:
         if row.until is None:
             continue
         known = said.get((row.tenant_id, row.key_tag), set())
         if row.source is not None and (row.tenant_id, row.source) in required:
             what = "A retired value is to be refused for a time only, and what replaced it holds for good."
-        elif row.until not in known and row.tenant_id not in thinned:
+        elif row.until not in known and (row.tenant_id not in thinned or hour_of(row.until) != row.until):
             what = "A retired value is to be refused until a time that no record of its key has named."
+        elif row.until <= (ended.get(row.source or 0) or _FIRST):
+            what = "A retired value is to be refused until a time before it was retired."
         else:
             continue
         yield Finding(CODE, f"store.db ledger row {row.id}", what)
@@ -267,6 +325,14 @@ def _check_kept(
     """What an erasure kept is there, but for what came after it and may have taken it out again."""
     returns = _returns(statements) if erasures else {}
     kept = Counter((row.tenant_id, row.expires_at) for row in rows.ledger if row.source is None)
+    for (tenant, expires_at), count in sorted(kept.items(), key=str):
+        noted = erasures.get(tenant, ())
+        keeping = [one for one in noted if one.get("disposition") in ("keep", "expire")]
+        entries = sum(number_in(one, "entries") for one in keeping if one.get("expires_at") == expires_at)
+        if keeping and count > entries:
+            what = "The value ledger has more rows without a fact than erasures have kept."
+            evidence = {"kept": entries, "found": count}
+            yield Finding("FACT_ALTERED", "store.db ledger", what, evidence)
     for tenant, known in erasures.items():
         for one in known:
             expires_at = one.get("expires_at")
@@ -288,6 +354,6 @@ def _returns(statements: Sequence[Statement]) -> Mapping[int, list[tuple[int, in
     found: dict[int, list[tuple[int, int]]] = {}
     for statement in statements:
         if statement.link is not None and _may_return(statement):
-            count = max(1, sum(len(statement.link.acts.get(act, ())) for act in _MAY_RETURN))
-            found.setdefault(statement.row.tenant_id, []).append((statement.row.seq, count))
+            returned = (statement.row.seq, _count_returned(statement))
+            found.setdefault(statement.row.tenant_id, []).append(returned)
     return found

@@ -19,6 +19,7 @@ from tlog.statement import payload_hash_of
 
 CLOCK_SKEW_SECONDS: Final = 300
 _SECOND: Final = 1_000_000
+_MAX_LISTED: Final = 1000
 _UNNAMED: Final = "default"
 """The tenant of callers that name none: it keeps its name."""
 
@@ -150,9 +151,18 @@ def check_order(rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
                 if found is not None:
                     acts.add((statement.row.tenant_id, found.row.seq, statement.row.seq, act))
     cached = {(row.tenant_id, row.target, row.seq, row.act) for row in rows.acts}
-    for _, target_seq, seq, _ in sorted(acts ^ cached):
+    differing = sorted(acts ^ cached)
+    for _, target_seq, seq, _ in differing[:_MAX_LISTED]:
         what = "The cache of acts differs from what the link of the statement says."
         findings.append(Finding("FACT_ALTERED", f"store.db acts seq {seq} target {target_seq}", what))
+    if len(differing) > _MAX_LISTED:
+        what = "The cache of acts differs from the links in more places than are listed."
+        findings.append(Finding("FACT_ALTERED", "store.db acts", what, {"places": len(differing)}))
+    if len(rows.acts) > len(cached):
+        what = "The cache of acts says something more often than once."
+        findings.append(
+            Finding("FACT_ALTERED", "store.db acts", what, {"rows": len(rows.acts) - len(cached)})
+        )
     checked = Note("order", "acts on earlier statements followed to their target", len(acts))
     return Outcome(tuple(findings), (checked,))
 

@@ -53,6 +53,18 @@ def add_follow_options(parser: argparse.ArgumentParser) -> None:
     monitor.add_argument("--once", action="store_true", help="look once, and say it with the exit code")
 
 
+def follow_options(args: argparse.Namespace) -> list[str]:
+    """The options that were given and that only a monitor takes, but for --follow itself."""
+    given = {
+        "--interval": args.interval != DEFAULT_INTERVAL,
+        "--origin": args.origin is not None,
+        "--max-age": args.max_age is not None,
+        "--metrics": args.metrics is not None,
+        "--once": args.once,
+    }
+    return [name for name, is_given in given.items() if is_given]
+
+
 def run_follow(args: argparse.Namespace, trust: Trust) -> int:
     """Watches until it is told to stop, or once."""
     from auditor.monitor import Watched
@@ -95,7 +107,7 @@ class Follower:
 
     def step(self, reader: UrlReader) -> Look:
         """One look, told."""
-        from auditor.monitor import look
+        from auditor.monitor import FORK, look
         from witness.client import fetch_heads
 
         now, origin = int(time.time()), self._watched.origin
@@ -113,7 +125,8 @@ class Follower:
                 self._metrics.on_alarm(alarm.code)
                 self._tell(alarm, now, self._state.keep_alarm(origin, alarm, now))
         for key, alarm in self._lasting.items():
-            if key not in lasting:
+            if key not in lasting and alarm.code != FORK:
+                # A log that has forked has done so for ever, whatever it shows the next time.
                 self._tell(alarm, now, None)
         self._lasting = lasting
         return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 from auditor.evidence import ErasureRow, Statement
@@ -33,6 +34,7 @@ _ON_PURPOSE: Final = frozenset({"mentions_elsewhere", "legal_hold"}) | _DENIALS
 _NOTED: Final = ("claim", "exceptions")
 """What the store notes of some erasures alone."""
 _TIMES: Final = ("started_at", "received_at", "due_at")
+_CLOCK_SKEW: Final = 300_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,10 @@ class Case:
     announced: Statement | None
     """The statement that puts the digest of the manifest into the log."""
     row: ErasureRow | None
-    data: bytes | None
+    path: str | None
+    """Of the file of the manifest, where there may be one."""
+    data: bytes | None = None
+    """What is in that file; one at a time, since nobody bounds how many there are."""
 
     @property
     def place(self) -> str:
@@ -106,6 +111,16 @@ def check_detail(case: Case, document: Mapping[str, Any]) -> Iterator[Finding]:
     if noted != said or (at is not None and times.get("erased_at", hour_of(at)) != hour_of(at)):
         what = "What the store noted of the erasure is not what its manifest says."
         yield Finding("ERASURE_STATE_FALSE", case.row.place, what)
+    elif not _is_in_order(map_of(detail), at):
+        what = "The times that the store noted of the erasure are not in order, or end after its tombstone."
+        yield Finding("ERASURE_STATE_FALSE", case.row.place, what)
+
+
+def _is_in_order(noted: Mapping[str, Any], erased_at: int | None) -> bool:
+    """Whether it was received, begun and executed in this order, but for what a clock may have been set by."""
+    times = [noted.get("received_at"), noted.get("started_at"), erased_at]
+    known = [one for one in times if type(one) is int]
+    return all(before <= after + _CLOCK_SKEW for before, after in pairwise(known))
 
 
 def _check_meaning(case: Case, document: Mapping[str, Any], targets: Sequence[bytes]) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -127,18 +127,23 @@ def check_home_files(home: Path, now: int, belongs: Belongs | None = None) -> Ou
     return Outcome(tuple(findings), (checked,))
 
 
-def check_guard_keys(home: Path, tenants: Collection[bytes], now: int) -> Outcome:
+def check_guard_keys(home: Path, tenants: Set[bytes], now: int) -> Outcome:
     """Whether each key of hashes is of a tenant that the store has; `tenants` are the numbers of those."""
     findings = []
     count = 0
+    found = set()
     for file in _files(home / KEYS / "guard", "keys/guard/", 0):
         number = guard_key_number(file.path)
+        found |= set() if number is None else {bytes.fromhex(number)}
         if number is None or abs(now / 1e6 - file.changed_at) <= _MOMENT_SECONDS:
             continue
         count += 1
         if bytes.fromhex(number) not in tenants:
             what = "A key lies in the home of hashes of a tenant that the store does not have, or no more."
             findings.append(Finding("RESIDUE_FILE", file.path, what))
+    for lost in sorted(tenants - found) if (home / KEYS).is_dir() else ():
+        what = "A tenant's key of hashes is not in the home: nothing that it has retired is refused."
+        findings.append(Finding("GUARD_OFF", f"keys/guard/{lost.hex()}.key", what))
     checked = Note("guard keys", "keys of tenants' hashes, each of a tenant that the store has", count)
     return Outcome(tuple(findings), (checked,))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,11 +14,10 @@ from auditor.evidence import LogFiles
 from tlog.errors import MalformedError, UnavailableError
 
 FOLDER: Final = "log"
-ERASURES: Final = "erasures/"
-REGISTRATIONS: Final = "registration/"
 KEY_LIST: Final = "keys.cose"
 MAX_FILE_BYTES: Final = 80 * 1024 * 1024
-TIMEOUT_SECONDS: Final = 30.0
+TIMEOUT_SECONDS: Final = 4.0
+MAX_LATE_SECONDS: Final = 5.0
 MAX_DEPTH: Final = 12
 
 
@@ -34,41 +34,29 @@ def folder_files(folder: Path) -> LogFiles:
 
 @contextmanager
 def url_files(url: str) -> Iterator[LogFiles]:
-    """The files of a log behind a URL: they can be read, not listed."""
+    """The files of a log behind a URL: they can be read, not listed.
+
+    A log that is slow each time is given up: each file may take up to twice TIMEOUT_SECONDS, all of them together no
+    more than MAX_LATE_SECONDS beyond a second each.
+    """
     from tlog.client import UrlReader
 
-    reader = UrlReader(url)
+    reader = UrlReader(url, TIMEOUT_SECONDS)
+    late = 0.0
+
+    def read(path: str) -> bytes | None:
+        nonlocal late
+        begun = time.monotonic()
+        data = reader(path)
+        late += max(0.0, time.monotonic() - begun - 1)
+        if late > MAX_LATE_SECONDS:
+            raise UnavailableError("log: answers too slowly", code="unreachable", path=path)
+        return data
+
     try:
-        yield LogFiles(lambda path: _fetch(url, path) if _is_own(path) else reader(path), None)
+        yield LogFiles(read, None)
     finally:
         reader.close()
-
-
-def _is_own(path: str) -> bool:
-    """Whether a file is one that other logs do not have."""
-    return path == KEY_LIST or path.startswith((ERASURES, REGISTRATIONS))
-
-
-def _fetch(url: str, path: str) -> bytes | None:
-    """A file that is no tile, as far as MAX_FILE_BYTES."""
-    import httpx
-
-    data = bytearray()
-    try:
-        with httpx.stream("GET", f"{url.rstrip('/')}/{path}", timeout=TIMEOUT_SECONDS) as response:
-            if response.status_code in (404, 410):
-                return None
-            if response.status_code != 200:
-                raise UnavailableError("the log answered with another status than 200", code="unreachable")
-            for part in response.iter_bytes():
-                data += part
-                if len(data) > MAX_FILE_BYTES:
-                    raise UnavailableError(
-                        "the log answered with more than a manifest can be", code="unreachable"
-                    )
-    except httpx.HTTPError:
-        raise UnavailableError("the log can't be reached", code="unreachable") from None
-    return bytes(data)
 
 
 def _read(folder: Path, path: str) -> bytes | None:

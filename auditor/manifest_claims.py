@@ -114,6 +114,11 @@ def _check_backups(
         if number not in known:
             what = "The manifest names a backup that the store does not know of."
             yield Finding("MANIFEST_INCOMPLETE", place, what)
+    for one in map(map_of, list_in(document, "backups")):
+        row = known.get(one.get("backup", b""))
+        if row is not None and (one.get("made_at"), one.get("expires_at")) != (row.made_at, row.expires_at):
+            what = "The manifest says that a backup was made, or ends, at another time than the store says."
+            yield Finding("MANIFEST_INCOMPLETE", place, what)
     for row in rows.backups:
         held = sum(seq <= row.last_seq for seq in erased.seqs)
         # One that was made since may be named or not: it has nothing of what was erased before it.

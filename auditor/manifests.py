@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tlog import cbor
@@ -13,6 +13,8 @@ from tlog.errors import MalformedError
 
 FOLDER: Final = "erasures/"
 MAX_MANIFEST_BYTES: Final = 80 * 1024 * 1024
+MAX_MANIFEST_ITEMS: Final = 1 << 20
+_TIES: Final = ("number", "previous", "log")
 _HOUR: Final = 3_600_000_000
 
 
@@ -34,7 +36,7 @@ def decode_manifest(data: bytes) -> Manifest:
     claims, kid = message.headers.get(CWT_CLAIMS), message.headers.get(KID)
     if message.payload is None or not isinstance(claims, dict) or not isinstance(kid, bytes):
         raise MalformedError("expected a manifest with its document, a kid and claims")
-    document = cbor.decode(message.payload, max_bytes=MAX_MANIFEST_BYTES)
+    document = cbor.decode(message.payload, max_bytes=MAX_MANIFEST_BYTES, max_items=MAX_MANIFEST_ITEMS)
     issuer = claims.get(CWT_ISS)
     if (
         not isinstance(document, dict)
@@ -44,6 +46,12 @@ def decode_manifest(data: bytes) -> Manifest:
         raise MalformedError("expected the document of a manifest to be a map with a number")
     whole: dict[str, Any] = {name: value for name, value in document.items() if isinstance(name, str)}
     return Manifest(whole["number"], issuer, kid, whole, hashlib.sha256(data).digest(), data)
+
+
+def brief_of(manifest: Manifest) -> Manifest:
+    """The same without all but what ties manifests to each other and to the log: many of them fit in memory."""
+    kept = {name: manifest.document[name] for name in _TIES if name in manifest.document}
+    return replace(manifest, document=kept, raw=b"")
 
 
 def map_in(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:

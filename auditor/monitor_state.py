@@ -3,6 +3,7 @@
 <SHA-256 of the origin>.checkpoint      the head, as an audit with the same --state reads it
 alarms/<code>-<hash>/alarm.json         what was wrong, and when it was seen first
 alarms/<code>-<hash>/<n>.note           each signed note that shows it
+alarms/<code>-newest/                   the same of the newest one, once there are MAX_KEPT others of its code
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from tlog.storage import DirectoryStorage
 ALARMS: Final = "alarms"
 EARLIER: Final = "an earlier audit"
 MAX_HEADS: Final = 256
+MAX_KEPT: Final = 16
+"""Of each code, as many are evidence enough."""
+NEWEST: Final = "newest"
 _SIZES: Final = ("size", "other_size")
 
 
@@ -44,16 +48,23 @@ class MonitorState:
             self.files.replace(_name(origin), note)
 
     def keep_alarm(self, origin: str, alarm: Alarm, now: int) -> str:
-        """Where the evidence of an alarm lies, durable; what was kept of the same notes before stays as it was."""
-        shown = hashlib.sha256(
-            b"\0".join([alarm.key.encode(), *(note for _, note in alarm.notes)])
-        ).hexdigest()
-        place = f"{ALARMS}/{alarm.code.lower().replace('_', '-')}-{shown[:16]}"
-        if self.files.read(f"{place}/alarm.json") is None:
-            for number, (_, note) in enumerate(alarm.notes, 1):
-                self.files.replace(f"{place}/{number}.note", note)
-            document = {"origin": origin, "seen_at": now, **describe(alarm)}
-            self.files.replace(f"{place}/alarm.json", json.dumps(document, indent=1).encode() + b"\n")
+        """Where the evidence of an alarm lies, durable; what was kept of the same heads before stays as it was.
+
+        A log that shows another head at every look would fill the disk: past MAX_KEPT of a code, the newest alone
+        is kept beside the first ones.
+        """
+        code = alarm.code.lower().replace("_", "-")
+        heads = sorted(note.partition(b"\n\n")[0] for _, note in alarm.notes)
+        shown = hashlib.sha256(b"\0".join([alarm.key.encode(), *heads])).hexdigest()
+        place = f"{ALARMS}/{code}-{shown[:16]}"
+        if self.files.read(f"{place}/alarm.json") is not None:
+            return str(self.folder / place)
+        if sum(1 for _ in self.folder.glob(f"{ALARMS}/{code}-*/alarm.json")) >= MAX_KEPT:
+            place = f"{ALARMS}/{code}-{NEWEST}"
+        for number, (_, note) in enumerate(alarm.notes, 1):
+            self.files.replace(f"{place}/{number}.note", note)
+        document = {"origin": origin, "seen_at": now, **describe(alarm)}
+        self.files.replace(f"{place}/alarm.json", json.dumps(document, indent=1).encode() + b"\n")
         return str(self.folder / place)
 
     def fork(self, origin: str) -> Alarm | None:

@@ -24,6 +24,7 @@ from tlog.trust import parse_trust
 CONFIG: Final = "config.toml"
 POLICY: Final = "policy.txt"
 TRUST: Final = "trust.toml"
+KEYS: Final = "keys"
 _MAX_BYTES: Final = 1 << 20
 _SETTINGS: Final = frozenset(
     {
@@ -65,7 +66,7 @@ _MAX_WITNESSES: Final = 12
 def check_settings(home: Path, asked: Asked, state: Path | None) -> Outcome:
     """What the settings of a home lower, and what of its policy is other than the caller's, or than it was."""
     config, data = _config(home), _read(home / POLICY)
-    findings: list[Finding] = []
+    findings = list(_check_missing(home, config))
     not_checked: list[Note] = []
     unknown = set() if config is None else config.keys() - _SETTINGS
     if unknown:
@@ -105,6 +106,17 @@ def check_settings(home: Path, asked: Asked, state: Path | None) -> Outcome:
         findings += _changed(state, config, policy)
     checked.append(Note("policy", "policy of the home compared with the caller's", 1))
     return Outcome(tuple(findings), tuple(checked), tuple(not_checked))
+
+
+def _check_missing(home: Path, config: Mapping[str, Any] | None) -> Iterator[Finding]:
+    """A home has settings, a policy and a trust file; a folder without keys is a copy of some of it, and may not."""
+    if config is None and (home / CONFIG).exists():
+        what = "The settings of the home are none that can be read: content could stand there."
+        yield Finding("RESIDUE_FILE", CONFIG, what)
+    for name in (CONFIG, POLICY, TRUST):
+        if (home / KEYS).is_dir() and not (home / name).exists():
+            what = "The home has keys, and not the file by which it says what it promises."
+            yield Finding("POLICY_CHANGED", name, what)
 
 
 def _count_wrong(config: Mapping[str, Any]) -> int:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+import stat
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -59,23 +60,37 @@ def check_key_list(folder: Path, data: bytes) -> None:
     who shows an older one is found only by those who have seen the newer.
     """
     kid, key_list = peek_key_list(data)
-    name = hashlib.sha256(kid + key_list.store.encode()).hexdigest()
-    path = folder / f"{name}.keys.cose"
+    path = _key_list_path(folder, kid, key_list.store)
     seen = load_bytes(path)
     if seen is not None:
         require_extends(key_list, peek_key_list(seen)[1])
     save_bytes(path, data)
 
 
+def seen_key_lists(folder: Path, kid: bytes, store: str) -> Iterator[bytes]:
+    """The key list of a store and a root that was seen last, if one was."""
+    seen = load_bytes(_key_list_path(folder, kid, store))
+    if seen is not None:
+        yield seen
+
+
+def _key_list_path(folder: Path, kid: bytes, store: str) -> Path:
+    return folder / f"{hashlib.sha256(kid + store.encode()).hexdigest()}.keys.cose"
+
+
 def load_bytes(path: Path, max_bytes: int = MAX_HEAD_BYTES) -> bytes | None:
     """What an earlier audit kept in a file of its folder; None if it kept nothing."""
     try:
-        with path.open("rb") as file:
-            return file.read(max_bytes)
+        # Without waiting: a pipe that lies there would hold the audit up for good.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     except OSError:
         raise MalformedError("expected a folder of earlier audits that can be read") from None
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise MalformedError("expected files in the folder of earlier audits, and no pipes or devices")
+        return file.read(max_bytes)
 
 
 def _compare(seen: Checkpoint, now: Checkpoint, leaves: Sequence[bytes]) -> Finding | None:

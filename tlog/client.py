@@ -32,7 +32,7 @@ TIMEOUT_SECONDS: Final = 30.0
 _WHOLE: Final = 2
 """Timeouts that one file may take: one until it begins to come, one for the rest of it."""
 MAX_DOCUMENT_BYTES: Final = 80 << 20
-_DOCUMENT: Final = re.compile(r"keys\.cose|erasures/[1-9][0-9]{0,17}\.cose")
+_DOCUMENT: Final = re.compile(r"keys\.cose|erasures/[1-9][0-9]{0,17}\.cose|registration/[0-9a-f]{64}\.toml")
 _CHECKPOINT: Final = "checkpoint"
 
 

@@ -66,17 +66,19 @@ def test_what_was_verified_before_is_not_verified_again() -> None:
         ] == [False] * 5 + [True]
 
 
+@pytest.mark.filterwarnings("error")
 def test_what_an_ended_process_had_is_left_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = tuple(map(statement, range(40)))
     with verified_ahead(log_of(*entries), TRUST, 2, lambda *_: None) as log:
         assert log.ahead is not None
-        pieces: Any = log.ahead._pieces  # type: ignore[attr-defined]
-        pieces[0].future.result()
+        first: Any = log.ahead._handed.futures[0]  # type: ignore[attr-defined]
+        first.result()
         for child in multiprocessing_children():
             os.kill(child, signal.SIGKILL)
         held = [log.holds(index, log.span_of(index, entry), ONE.key) for index, entry in enumerate(entries)]
     assert held[:4] == [True] * 4
-    assert set(held) <= {True, False}
+    # None but what was on its way to a process is left: the rest is done here.
+    assert held.count(False) <= 4 * 5
 
 
 def multiprocessing_children() -> list[int]:

@@ -27,7 +27,7 @@ from auditor.cli import add_audit_command
 from auditor.cli_monitor import parse_seconds
 from auditor.monitor import Alarm, Look, Watched, look
 from auditor.monitor_metrics import CODES, MonitorMetrics
-from auditor.monitor_state import open_state
+from auditor.monitor_state import MAX_KEPT, open_state
 from memory import cli
 from memory.demo_witnesses import running_witnesses
 from memory.model import SCOPES, Principal
@@ -288,6 +288,8 @@ def test_evidence_is_kept_once_for_the_same_notes(tmp_path: Path) -> None:
     other = replace(alarm, notes=(("a", b"one"), ("b", b"three")))
     assert Path(state.keep_alarm("log", other, 3)) != place
     assert alarm.key != other.key
+    cosigned = replace(alarm, notes=(("a", b"one\n\nmore"), ("b", b"two\n\nmore")))
+    assert Path(state.keep_alarm("log", cosigned, 4)) == place
     quiet = Alarm("CHECKPOINT_STALE", "Old.", (("a", b"one"),))
     assert quiet.key == replace(quiet, notes=(("a", b"two"),)).key
 
@@ -391,6 +393,7 @@ def test_a_served_log_forks_before_the_monitor(
         assert again == {**told, "at": again["at"]}
         with open_home(home) as opened:
             publish(opened, "and on it goes")
+    assert {one.name for one in (state / "alarms").glob("log-fork-*")} == {Path(told["evidence"]).name}
     Path(told["evidence"]).rename(tmp_path / "dealt with")
     assert follow(served.url, trust, state, capsys) == (0, [])
 
@@ -402,6 +405,22 @@ def test_evidence_of_a_fork_that_was_damaged_is_not_passed_over(tmp_path: Path, 
     (folder / "alarm.json").write_text(said)
     with pytest.raises(MalformedError, match="evidence of a fork"):
         open_state(tmp_path).fork("x")
+
+
+def test_a_log_that_shows_another_head_at_every_look_does_not_fill_the_disk(tmp_path: Path) -> None:
+    state = open_state(tmp_path / "state")
+    places = []
+    for turn in range(MAX_KEPT + 3):
+        alarm = Alarm("LOG_FORK", "Two.", (("a", b"one"), ("b", b"head %d" % turn)), {"size": turn})
+        places.append(Path(state.keep_alarm("log", alarm, turn)))
+    stale = Path(state.keep_alarm("log", Alarm("CHECKPOINT_STALE", "Old.", (("a", b"one"),)), 1))
+    folders = set((tmp_path / "state" / "alarms").iterdir())
+    assert folders == {*places[:MAX_KEPT], places[-1], stale}
+    assert places[-1].name == "log-fork-newest"
+    assert (places[-1] / "2.note").read_bytes() == b"head %d" % (MAX_KEPT + 2)
+    first = state.fork("log")
+    assert first is not None
+    assert first.notes[1][1] == b"head 0"
 
 
 def publish(home: Home, text: str) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from tamper_catalogue import CATALOGUE, Tamper
+from tamper_fourth import FOURTH
 from tamper_keys import MORE
 from tamper_third import THIRD
 
-EVERY = (*CATALOGUE, *MORE, *THIRD)
+EVERY = (*CATALOGUE, *MORE, *THIRD, *FOURTH)
 
 
 @pytest.mark.parametrize("tamper", EVERY, ids=[tamper.name for tamper in EVERY])
