@@ -34,7 +34,8 @@ from auditor.home_files import Belongs, check_guard_keys, check_home_files, size
 from auditor.kept import keep_verified
 from auditor.key_lists import check_key_lists
 from auditor.log_files import FOLDER, url_files
-from auditor.manifests import compare_given
+from auditor.manifests import FOLDER as MANIFESTS
+from auditor.manifests import decode_manifest
 from auditor.monitor_state import earlier_heads
 from auditor.own_heads import check_own_heads, read_own_heads
 from auditor.page_map import page_maps
@@ -57,10 +58,11 @@ from auditor.store_rows import (
     read_rows,
     require_this_version,
     row_numbers,
+    tenant_id_of,
     unknown_tables,
 )
 from auditor.strays import check_strays
-from auditor.unchanged import Said, holds_until, mark_of, recall, to_keep
+from auditor.unchanged import Said, holds_until, mark_of, recall, seen_at, to_keep
 from auditor.words import Indexed, check_words
 from tlog.errors import MalformedError
 
@@ -174,23 +176,17 @@ def _audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequenc
         outcomes.append(check_stale_tiles(log.files, log.entries, sizes))
         if needles is not None:
             outcomes.append(check_confirmable(log.entries, needles))
-        outcomes += [compare_given(_read_given(path), log.files) for path in places.manifests]
+        outcomes += [_compare_given(path, log.files) for path in places.manifests]
     if log.verified is not None:
         heads = (*earlier, *exhibits.heads, head_of(log.verified, "checkpoint"))
         exhibits = replace(exhibits, heads=heads)
     whole = merge(outcomes)
     every = tenant is None and bundle is None
     if every and places.state is not None and log.verified is not None and not whole.findings:
-        said = found.said or to_keep(found.mark, merge(found.outcomes), found.exhibits, asked, found.until)
+        outcome, seen = merge(found.outcomes), seen_at(log)
+        said = found.said or to_keep(found.mark, seen, outcome, found.exhibits, asked, found.until)
         keep_verified(places.state, log.verified.checkpoint, asked.trust, found.rows, said)
     return Audited(whole, log.verified, exhibits)
-
-
-def _read_given(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        raise MalformedError("expected a manifest that can be read") from None
 
 
 def _check_home(
@@ -253,8 +249,8 @@ def _audit_store(
             damaged = Finding("FACT_ALTERED", STORE, f"The file is damaged: {error.message}.")
             return _Found([Outcome((damaged,))])
         plain = tenant is None and bundle is None and needles is None and not (held or places.also)
-        mark = mark_of(snapshot, log, _cosigned_at(log.verified)) if plain and places.state else None
-        said = recall(log.before.store, mark, asked)
+        mark = mark_of(snapshot, log) if plain and places.state else None
+        said = recall(log.before.store, mark, seen_at(log), asked)
         if said is not None:
             return _say_again(said, pages, log, asked, home)
         found = _audit_rows(pages, log, asked, tenant, bundle, held, places)
@@ -301,6 +297,8 @@ def _audit_rows(
             what = "A table of the store is not there, or is none: nothing of the store was read."
             return _Found([Outcome((Finding("FACT_ALTERED", "store.db sqlite_schema", what),))])
         if bundle is not None and bundle.bundle.scope != "all":
+            if tenant is not None:
+                tenant_id_of(connection, tenant)  # whose contents are not in it has no name in it, either
             part, live, exhibits = audit_part(
                 connection, log, asked, bundle.bundle, _cosigned_at(log.verified)
             )
@@ -382,3 +380,19 @@ def _check_soundness(connection: apsw.Connection) -> Outcome:
         for row in unknown_tables(connection)
     ]
     return Outcome(tuple(findings), (Note("soundness", "SQLite's own check of tables against indexes"),))
+
+
+def _compare_given(path: Path, files: LogFiles) -> Outcome:
+    """A manifest that somebody was given, against the one that the log has under its number."""
+    try:
+        data = path.read_bytes()
+        manifest = decode_manifest(data)
+    except OSError:
+        raise MalformedError("expected a manifest that can be read") from None
+    except MalformedError as error:
+        raise MalformedError(f"expected a file that is a manifest: {error.message}") from None
+    where = f"log {MANIFESTS}{manifest.number}.cose"
+    if files.read(f"{MANIFESTS}{manifest.number}.cose") == data:
+        return Outcome(checked=(Note("manifest", "given manifest that the log has, byte for byte", 1),))
+    what = "The manifest that was given is not the one that the log has under its number."
+    return Outcome((Finding("MANIFEST_ALTERED", where, what),))

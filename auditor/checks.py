@@ -56,7 +56,7 @@ def check_rows(
     """
     registered, entries = check_registrations(entries, rows, files, asked)
     opened, statements = checks_store.open_statements(rows, tell, known)
-    outcomes = [registered, opened, *_check_statements(rows, statements, entries, cosigned_at, asked)]
+    outcomes = [registered, opened, *_check_statements(rows, statements, entries, cosigned_at, asked, known)]
     outcomes.append(erasure.check_erasures(rows, statements, files, asked, entries))
     outcomes.append(check_age(rows, asked))
     # With one tenant's rows alone, an entry that is not among them says nothing.
@@ -74,6 +74,7 @@ def _check_statements(
     entries: Entries,
     cosigned_at: int | None,
     asked: Asked,
+    known: Container[int],
 ) -> list[Outcome]:
     folded = fold(statements)
     return [
@@ -81,7 +82,7 @@ def _check_statements(
         checks_store.check_sequences(rows, statements),
         checks_store.check_order(rows, statements),
         checks_store.check_salts(statements),
-        check_forms(statements),
+        check_forms(statements, known),
         check_acts(statements, folded),
         check_grants(rows, statements),
         checks_store.check_times(rows, statements, cosigned_at, entries, asked),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -19,6 +19,7 @@ from tlog.statement import payload_hash_of
 
 CLOCK_SKEW_SECONDS: Final = 300
 _SECOND: Final = 1_000_000
+_MAX_LISTED: Final = 1000
 _UNNAMED: Final = "default"
 """The tenant of callers that name none: it keeps its name."""
 
@@ -150,9 +151,13 @@ def check_order(rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
                 if found is not None:
                     acts.add((statement.row.tenant_id, found.row.seq, statement.row.seq, act))
     cached = {(row.tenant_id, row.target, row.seq, row.act) for row in rows.acts}
-    for _, target_seq, seq, _ in sorted(acts ^ cached):
+    differing = sorted(acts ^ cached)
+    for _, target_seq, seq, _ in differing[:_MAX_LISTED]:
         what = "The cache of acts differs from what the link of the statement says."
         findings.append(Finding("FACT_ALTERED", f"store.db acts seq {seq} target {target_seq}", what))
+    if len(differing) > _MAX_LISTED:
+        what = "The cache of acts differs from the links in more places than are listed."
+        findings.append(Finding("FACT_ALTERED", "store.db acts", what, {"places": len(differing)}))
     if len(rows.acts) > len(cached):
         what = "The cache of acts says something more often than once."
         findings.append(
@@ -162,29 +167,22 @@ def check_order(rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
     return Outcome(tuple(findings), (checked,))
 
 
-def check_salts(statements: Iterable[Statement]) -> Outcome:
+def check_salts(statements: Sequence[Statement]) -> Outcome:
     """No salt is used twice: two openings under one salt would tell whether they are equal."""
     seen: dict[bytes, int] = {}
     findings = []
     # Two for each statement, in turn: of the link, and of the content.
-    number = 0
-    places = []
-    for statement in statements:
-        row = statement.row
-        places.append(row)
-        for salt in (row.link_salt, row.content_salt):
-            first = number if salt is None else seen.setdefault(salt, number)
-            if first != number:
-                evidence = {"first": _salt_place(places, first)}
-                findings.append(
-                    Finding("SALT_REUSED", _salt_place(places, number), "A salt is used twice.", evidence)
-                )
-            number += 1
+    salts = (salt for one in statements for salt in (one.row.link_salt, one.row.content_salt))
+    for number, salt in enumerate(salts):
+        first = number if salt is None else seen.setdefault(salt, number)
+        if first != number:
+            place, evidence = _salt_place(statements, number), {"first": _salt_place(statements, first)}
+            findings.append(Finding("SALT_REUSED", place, "A salt is used twice.", evidence))
     return Outcome(tuple(findings), (Note("salts", "salts compared with each other", len(seen)),))
 
 
-def _salt_place(rows: Sequence[EventRow], number: int) -> str:
-    return f"{rows[number // 2].place}, salt of the {('link', 'content')[number % 2]}"
+def _salt_place(statements: Sequence[Statement], number: int) -> str:
+    return f"{statements[number // 2].row.place}, salt of the {('link', 'content')[number % 2]}"
 
 
 def check_times(

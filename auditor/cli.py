@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from auditor.cli_monitor import add_follow_options, run_follow
+from auditor.cli_monitor import add_follow_options, follow_options, run_follow
 from tlog.errors import MalformedError
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ def run_audit(args: argparse.Namespace) -> int:
 
     if args.new_report_key is not None:
         return _new_report_key(args)
+    _require_together(args)
     if args.follow is not None:
         return run_follow(args, _trust(args, None)[0])
     from auditor.audit import Places, audit
@@ -115,6 +116,11 @@ def run_audit(args: argparse.Namespace) -> int:
 
     require_forms(args.report, args.report_key)
     home = _home(args)
+    if home is None and (args.tenant is not None or args.also):
+        # Nobody may take it for searched, or for what one tenant has, because nothing was said of it.
+        raise MalformedError(
+            "expected --home or --bundle with --tenant and --also: a log has no tenants, and no files"
+        )
     trust, note = _trust(args, home)
     signer = None if args.report_key is None else load_report_key(args.report_key, trust, home)
     needles = None if args.needles is None else _needles(args.needles)
@@ -136,6 +142,31 @@ def run_audit(args: argparse.Namespace) -> int:
     sys.stdout.write(document.decode() if args.json else to_text(report) + "\n")
     sys.stdout.flush()
     return 0 if report.verdict == "clean" else 1
+
+
+def _require_together(args: argparse.Namespace) -> None:
+    """Returns unless options are given that would be passed over: whoever gives one believes that it counts."""
+    if args.follow is None:
+        if follow_options(args):
+            raise MalformedError(f"expected --follow URL with {', '.join(follow_options(args))}")
+        return
+    audits = (
+        "home",
+        "bundle",
+        "log",
+        "receipts",
+        "tenant",
+        "needles",
+        "also",
+        "manifest",
+        "report",
+        "report_key",
+    )
+    given = [f"--{name.replace('_', '-')}" for name in audits if getattr(args, name)]
+    if given:
+        raise MalformedError(
+            f"expected --follow without {', '.join(given)}: it looks at heads, and audits nothing"
+        )
 
 
 @contextmanager
@@ -179,6 +210,10 @@ def _home(args: argparse.Namespace) -> Path | None:
         from platformdirs import user_data_path
 
         given = user_data_path("muniment", appauthor=False)
+        if not Path(given).is_dir():
+            raise MalformedError(
+                "expected --home DIR, --bundle DIR or --log: there is no home where one would be"
+            )
     home = Path(given).expanduser()
     if not home.is_dir():
         raise MalformedError("expected the home to be a folder that exists")

@@ -53,6 +53,18 @@ def add_follow_options(parser: argparse.ArgumentParser) -> None:
     monitor.add_argument("--once", action="store_true", help="look once, and say it with the exit code")
 
 
+def follow_options(args: argparse.Namespace) -> list[str]:
+    """The options that were given and that only a monitor takes, but for --follow itself."""
+    given = {
+        "--interval": args.interval != DEFAULT_INTERVAL,
+        "--origin": args.origin is not None,
+        "--max-age": args.max_age is not None,
+        "--metrics": args.metrics is not None,
+        "--once": args.once,
+    }
+    return [name for name, is_given in given.items() if is_given]
+
+
 def run_follow(args: argparse.Namespace, trust: Trust) -> int:
     """Watches until it is told to stop, or once."""
     from auditor.monitor import Watched

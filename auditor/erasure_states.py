@@ -49,7 +49,10 @@ class Case:
     announced: Statement | None
     """The statement that puts the digest of the manifest into the log."""
     row: ErasureRow | None
-    data: bytes | None
+    path: str | None
+    """Of the file of the manifest, where there may be one."""
+    data: bytes | None = None
+    """What is in that file; one at a time, since nobody bounds how many there are."""
 
     @property
     def place(self) -> str:

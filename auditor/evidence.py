@@ -175,7 +175,8 @@ class ErasureRow:
     state: str
     tombstone: int | None
     detail: bytes
-    manifest: bytes | None
+    manifest_digest: bytes | None
+    """SHA-256 of the manifest that the store has."""
 
     @property
     def place(self) -> str:

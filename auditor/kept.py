@@ -1,17 +1,22 @@
 """What an audit that found nothing keeps in the auditor's own folder, for a later one to know the same bytes by.
 
 Nothing of it is content, and nothing of it is believed but that these very bytes were looked at. A file that is
-damaged, or was written by other rules, only makes the next audit look at everything anew, and say so.
+damaged, or was written by other code, only makes the next audit look at everything anew, and say so.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
+
+import apsw
 
 from auditor.evidence import Entries
 from auditor.findings import Note, Outcome
@@ -21,10 +26,8 @@ from tlog.merkle import Frontier
 from tlog.trust import Trust
 
 MAX_BYTES: Final = 1 << 26
-RULES: Final = 2
-"""What a statement has to be; a change here makes the next audit look at all of them again."""
 _DAMAGED: Final = "what an earlier audit kept is damaged: everything was looked at anew"
-_OTHER: Final = "what an earlier audit kept is of other rules, trust or log: everything was looked at anew"
+_OTHER: Final = "what an earlier audit kept is of other code, trust or log: everything was looked at anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class Before:
 
 
 def load_verified(folder: Path, origin: str, trust: Trust, entries: Entries) -> tuple[Outcome, Before]:
-    """What an earlier audit found nothing wrong with, under this very trust and these rules; and a note where that
+    """What an earlier audit found nothing wrong with, under this very trust and by this code; and a note where that
     is nothing though something is there.
 
     The entries are compared by the root that they had then: a signature that held on the same bytes still holds.
@@ -63,9 +66,9 @@ def keep_verified(
 ) -> None:
     """Remembers that nothing was found wrong with the entries under a checkpoint, nor with rows of these digests, nor
     with a store of which this was said."""
-    rules, digest = _marks(trust)
+    judge, digest = _marks(trust)
     kept = {
-        "rules": rules,
+        "code": judge,
         "trust": digest,
         "size": checkpoint.size,
         "root": checkpoint.root.hex(),
@@ -86,12 +89,23 @@ def _parse(data: bytes) -> tuple[Before, tuple[object, object]]:
     if type(size) is not int or type(store) is not dict:
         raise TypeError
     rows = tuple(bytes.fromhex(one) for one in kept["rows"])
-    return Before(size, bytes.fromhex(kept["root"]), rows, store), (kept["rules"], kept["trust"])
+    return Before(size, bytes.fromhex(kept["root"]), rows, store), (kept["code"], kept["trust"])
 
 
 def _marks(trust: Trust) -> tuple[object, object]:
     parts = (trust.text.encode("utf-8", "surrogateescape"), *trust.key_lists)
-    return RULES, hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+    return code(), hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+
+
+@cache
+def code() -> str:
+    """What tells one version of the code that judges from another: what one has passed over, another may not."""
+    digest = hashlib.sha256(f"{platform.python_version()} {apsw.sqlite_lib_version()}".encode())
+    for package, names in (("auditor", None), ("tlog", None), ("memory", ("event.py", "schema.sql"))):
+        for path in sorted(files(package).iterdir(), key=lambda one: one.name):
+            if path.name in names if names is not None else path.name.endswith(".py"):
+                digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def _seal(text: bytes) -> bytes:

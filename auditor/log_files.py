@@ -17,7 +17,7 @@ FOLDER: Final = "log"
 KEY_LIST: Final = "keys.cose"
 MAX_FILE_BYTES: Final = 80 * 1024 * 1024
 TIMEOUT_SECONDS: Final = 4.0
-MAX_LATE_SECONDS: Final = 8.0
+MAX_LATE_SECONDS: Final = 5.0
 MAX_DEPTH: Final = 12
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from auditor.evidence import LogFiles
-from auditor.findings import Finding, Note, Outcome
 from tlog import cbor
 from tlog.cose import CWT_CLAIMS, CWT_ISS, KID, decode_sign1
 from tlog.errors import MalformedError
 
 FOLDER: Final = "erasures/"
 MAX_MANIFEST_BYTES: Final = 80 * 1024 * 1024
+MAX_MANIFEST_ITEMS: Final = 1 << 20
+_TIES: Final = ("number", "previous", "log")
 _HOUR: Final = 3_600_000_000
 
 
@@ -36,7 +36,7 @@ def decode_manifest(data: bytes) -> Manifest:
     claims, kid = message.headers.get(CWT_CLAIMS), message.headers.get(KID)
     if message.payload is None or not isinstance(claims, dict) or not isinstance(kid, bytes):
         raise MalformedError("expected a manifest with its document, a kid and claims")
-    document = cbor.decode(message.payload, max_bytes=MAX_MANIFEST_BYTES)
+    document = cbor.decode(message.payload, max_bytes=MAX_MANIFEST_BYTES, max_items=MAX_MANIFEST_ITEMS)
     issuer = claims.get(CWT_ISS)
     if (
         not isinstance(document, dict)
@@ -46,6 +46,12 @@ def decode_manifest(data: bytes) -> Manifest:
         raise MalformedError("expected the document of a manifest to be a map with a number")
     whole: dict[str, Any] = {name: value for name, value in document.items() if isinstance(name, str)}
     return Manifest(whole["number"], issuer, kid, whole, hashlib.sha256(data).digest(), data)
+
+
+def brief_of(manifest: Manifest) -> Manifest:
+    """The same without all but what ties manifests to each other and to the log: many of them fit in memory."""
+    kept = {name: manifest.document[name] for name in _TIES if name in manifest.document}
+    return replace(manifest, document=kept, raw=b"")
 
 
 def map_in(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -69,13 +75,3 @@ def hour_of(microseconds: object) -> object:
 def number_in(values: Mapping[str, Any], name: str) -> int:
     value = values.get(name)
     return value if type(value) is int else 0
-
-
-def compare_given(data: bytes, files: LogFiles) -> Outcome:
-    """A manifest that somebody was given, against the one that the log has under its number."""
-    manifest = decode_manifest(data)
-    where = f"log {FOLDER}{manifest.number}.cose"
-    if files.read(f"{FOLDER}{manifest.number}.cose") == data:
-        return Outcome(checked=(Note("manifest", "given manifest that the log has, byte for byte", 1),))
-    what = "The manifest that was given is not the one that the log has under its number."
-    return Outcome((Finding("MANIFEST_ALTERED", where, what),))

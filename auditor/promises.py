@@ -110,24 +110,34 @@ def check_promises_held(
     result = _Result()
     for file in held:
         if file.is_answer:
-            for answer in _answers(file, result):
+            before = len(result.findings)
+            answers = list(_answers(file, result))
+            for answer in answers:
                 _check_answer(file, answer, known, entries, asked, result)
+            result.others += not answers and len(result.findings) == before
         else:
             _check_evidence(file, known, entries, asked, result)
     result.findings += _check_heads(result.heads, entries)
+    origins = {span.origin for span in entries.spans}
+    compared = sum(origin in origins for _, origin, _, _ in result.heads)
     checked = (
         Note("receipts", "files of clients held against the log", len(held)),
         Note("receipts", "statements in them that the log or the store has", result.kept),
         Note(
             "receipts",
-            "heads that clients were shown, each the root of the entries up to it",
-            len(result.heads),
+            "heads that clients were shown, each compared with the entries up to it",
+            compared,
         ),
     )
     text = "promises to clients younger than the merge delay and not yet in the log"
     not_checked = [Note("receipts", text, result.promised)] if result.promised else []
     if result.others:
-        not_checked.append(Note("receipts", "files that are nothing a client is given", result.others))
+        not_checked.append(
+            Note("receipts", "files in which no promise or proof to a client is", result.others)
+        )
+    if compared < len(result.heads):
+        text = "heads that clients were shown of logs that were not audited, or that have no checkpoint that holds"
+        not_checked.append(Note("receipts", text, len(result.heads) - compared))
     return Outcome(tuple(result.findings), checked, tuple(not_checked), {"receipts": len(held)})
 
 

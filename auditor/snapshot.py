@@ -193,7 +193,9 @@ def _copy_backwards(source: Path, target: IO[bytes]) -> None:
     with _open(source) as descriptor:
         if descriptor is None:
             return
-        size = os.fstat(descriptor).st_size
+        info = os.fstat(descriptor)
+        _require_filled(info)
+        size = info.st_size
         for offset in range((size - 1) // _WAL_BYTES * _WAL_BYTES, -1, -_WAL_BYTES):
             os.pwrite(target.fileno(), os.pread(descriptor, min(_WAL_BYTES, size - offset), offset), offset)
 
@@ -248,6 +250,9 @@ class _PagesFile:
     def __init__(self, pages: Pages) -> None:
         self._pages = pages
         self._size = pages.header.page_bytes
+        # SQLite takes memory for each page that a file says it has.
+        held = pages.main.size_bytes // self._size + len(pages.newest)
+        self._file_size = min(pages.page_count, held) * self._size
 
     def xRead(self, amount: int, offset: int) -> bytes:
         if amount == self._size and offset and not offset % amount and offset < self.xFileSize():
@@ -263,7 +268,7 @@ class _PagesFile:
         return b"".join(parts)
 
     def xFileSize(self) -> int:
-        return self._pages.page_count * self._size
+        return self._file_size
 
     def _page(self, number: int) -> bytes:
         data = self._pages.read(number)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -80,12 +81,16 @@ def _key_list_path(folder: Path, kid: bytes, store: str) -> Path:
 def load_bytes(path: Path, max_bytes: int = MAX_HEAD_BYTES) -> bytes | None:
     """What an earlier audit kept in a file of its folder; None if it kept nothing."""
     try:
-        with path.open("rb") as file:
-            return file.read(max_bytes)
+        # Without waiting: a pipe that lies there would hold the audit up for good.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     except OSError:
         raise MalformedError("expected a folder of earlier audits that can be read") from None
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise MalformedError("expected files in the folder of earlier audits, and no pipes or devices")
+        return file.read(max_bytes)
 
 
 def _compare(seen: Checkpoint, now: Checkpoint, leaves: Sequence[bytes]) -> Finding | None:

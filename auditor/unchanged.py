@@ -9,14 +9,9 @@ moment. A later one hashes what is there now.
 from __future__ import annotations
 
 import hashlib
-import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any, Final
-
-import apsw
 
 from auditor.ageing import due_times
 from auditor.chain import AuditedLog
@@ -48,17 +43,17 @@ class Said:
     exhibits: Exhibits
 
 
-def mark_of(snapshot: Snapshot, log: AuditedLog, cosigned_at: int | None) -> str | None:
-    """A digest of all that a judgement of the store comes from, but the trust and the time; None where that can't be
+def mark_of(snapshot: Snapshot, log: AuditedLog) -> str | None:
+    """A digest of all that a judgement of the store comes from, but the trust and the times; None where that can't be
     told: a log whose files can't be listed, or that has entries which no checkpoint covers."""
     entries = log.entries
     if log.files.names is None or not entries.proved or len(entries.entries) != entries.size:
         return None
-    parts: list[Any] = [_code(), cosigned_at]
+    parts: list[Any] = []
     for source in (snapshot.main, snapshot.wal):
         parts.append(None if source is None else _digest(source.read, source.size_bytes))
     parts += [entries.size, hashlib.sha256(b"".join(_leaves(entries))).digest(), sorted(entries.successions)]
-    parts.append([[span.start, span.size, span.origin, span.at] for span in entries.spans])
+    parts.append([[span.start, span.size, span.origin, span.at is None] for span in entries.spans])
     for name in log.files.names:
         # The tiles, and what the checkpoint covers, were compared with the entries as the log was read.
         if not name.startswith(_TILES) and name != CHECKPOINT:
@@ -78,12 +73,21 @@ def holds_until(rows: StoreRows, statements: Sequence[Statement], entries: Entri
         return asked.now
     if any(one.row.entry_index is None or one.row.entry_index >= entries.size for one in statements):
         return asked.now
-    moments = [*_of_keys(asked.trust), *due_times(rows), *_reviews(statements)]
-    return min((moment for moment in moments if moment > asked.now), default=1 << 62)
+    # What ends a key since its log was seen counts once a witness sees the log again.
+    since = min((span.at * _SECOND for span in entries.spans if span.at is not None), default=asked.now)
+    moments = [moment for moment in (*due_times(rows), *_reviews(statements)) if moment > asked.now]
+    moments += [moment for moment in _of_keys(asked.trust) if moment > min(since, asked.now)]
+    return min(moments, default=1 << 62)
+
+
+def seen_at(log: AuditedLog) -> list[int]:
+    """When, in seconds, witnesses had seen the logs: each quorum, and the newest of all."""
+    newest = () if log.verified is None else (one.timestamp for one in log.verified.cosignatures)
+    return [*(span.at for span in log.entries.spans if span.at is not None), max(newest, default=0)]
 
 
 def to_keep(
-    mark: str | None, outcome: Outcome, exhibits: Exhibits, asked: Asked, until: int
+    mark: str | None, seen: Sequence[int], outcome: Outcome, exhibits: Exhibits, asked: Asked, until: int
 ) -> dict[str, Any]:
     """What a later audit is to know of this one; nothing where it could not tell whether the bytes are the same."""
     if mark is None or until <= asked.now:
@@ -91,6 +95,7 @@ def to_keep(
     return {
         "mark": mark,
         "at": asked.now,
+        "seen": list(seen),
         "until": until,
         "checked": [[note.check, note.text, note.count] for note in outcome.checked],
         "not_checked": [[note.check, note.text, note.count] for note in outcome.not_checked],
@@ -103,10 +108,17 @@ def to_keep(
     }
 
 
-def recall(kept: Mapping[str, Any], mark: str | None, asked: Asked) -> Said | None:
-    """What was said of this very evidence; None if it was of other bytes, or no longer has to be so."""
+def recall(kept: Mapping[str, Any], mark: str | None, seen: Sequence[int], asked: Asked) -> Said | None:
+    """What was said of this very evidence; None if it was of other bytes, or no longer has to be so.
+
+    Witnesses may have seen the same entries once more since: what was plausible by the earlier time is so by a later
+    one, until a key begins or ends.
+    """
     try:
         if mark is None or kept["mark"] != mark or not kept["at"] <= asked.now < kept["until"]:
+            return None
+        pairs = zip(kept["seen"], seen, strict=True)
+        if not all(then <= now and now * _SECOND < kept["until"] for then, now in pairs):
             return None
         outcome = Outcome(
             checked=tuple(_again(_notes(kept["checked"]))),
@@ -175,14 +187,3 @@ def _reviews(statements: Sequence[Statement]) -> Iterator[int]:
             due = (one.content or {}).get("review_by")
             if type(due) is int:
                 yield due
-
-
-@cache
-def _code() -> bytes:
-    """What tells one version of the code that judges from another."""
-    digest = hashlib.sha256(f"{platform.python_version()} {apsw.sqlite_lib_version()}".encode())
-    for package, names in (("auditor", None), ("tlog", None), ("memory", ("event.py", "schema.sql"))):
-        for path in sorted(files(package).iterdir(), key=lambda one: one.name):
-            if path.name in names if names is not None else path.name.endswith(".py"):
-                digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.digest()

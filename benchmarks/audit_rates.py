@@ -38,6 +38,7 @@ from memory.wiring import init_home, open_home  # noqa: E402
 WHO = Principal("bench", "bot", "one", SCOPES)
 PUBLISH_EVERY = 2000
 MESSAGE_BYTES = 300
+BYTECODE = Path(tempfile.gettempdir()) / f"muniment-audit-rates-{os.getpid()}"
 
 
 def write(home: Any, first: int, count: int) -> None:
@@ -76,13 +77,21 @@ def change(home: Path, by: int) -> None:
     connection.close()
 
 
+def environment() -> dict[str, str]:
+    """Programs find their bytecode made, as those that are installed do."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {"PYTHONPYCACHEPREFIX": str(BYTECODE)}
+
+
 def audit(home: Path, state: Path, verdict: str = "clean") -> dict[str, Any]:
     """One audit in a process of its own: what it said, and what it cost."""
     command = [sys.executable, "-m", "memory.cli", "audit", "--home", str(home), "--json"]
     command += ["--state", str(state), "--trust", str(home / "trust.toml")]
     raw_before = raw_rate()
     begun = time.perf_counter()
-    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=REPOSITORY, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         document = json.loads(process.stdout.read())
         _, _, used = os.wait4(process.pid, 0)
@@ -124,6 +133,7 @@ def run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     large = home_of(arguments.home, arguments.facts, folder / "large")
     small = home_of(arguments.small, more, folder / "small")
     state = folder / "state"
+    audit(small, folder / "warm")
     first = audit(large, state)
     again = audit(large, state)
     change(large, 1)
@@ -155,8 +165,11 @@ def main() -> None:
     parser.add_argument("--more", type=int, default=None)
     parser.add_argument("--home", type=Path, default=None)
     parser.add_argument("--small", type=Path, default=None)
-    with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(run(parser.parse_args(), Path(folder)), indent=2))
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            print(json.dumps(run(parser.parse_args(), Path(folder)), indent=2))
+    finally:
+        shutil.rmtree(BYTECODE, ignore_errors=True)
 
 
 if __name__ == "__main__":

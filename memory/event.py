@@ -269,12 +269,18 @@ def _decode_plain(data: bytes) -> dict[str, Any] | None:
         )
     except cbor2.CBORDecodeError:
         return None
-    if type(content) is not dict or not _is_flat(content):
+    if type(content) is not dict:
         return None
-    names = tuple(content)
-    order = _order(names)
+    shape = _shape(tuple(content), tuple(map(type, content.values())))
+    if shape is None:
+        return None
+    order, lists = shape
+    for name in lists:
+        for one in content[name]:
+            if type(one) is not str:
+                return None
     # The order is that of the bytes; that each item has its one form, and that nothing follows, the bytes tell.
-    if order is None or order != names or cbor2.dumps(content) != data:
+    if cbor2.dumps(content) != data:
         return None
     # The names of all contents are the same few texts: each is in memory once.
     return dict(zip(order, content.values(), strict=True))
@@ -295,24 +301,18 @@ def _is_plain(values: Iterable[object]) -> bool:
     return True
 
 
-def _is_flat(content: Mapping[str, object]) -> bool:
-    """The same of values that cbor2 read, whose integers are of 64 bits: longer ones have a tag."""
-    lists = _lists_among(tuple(content), tuple(map(type, content.values())))
-    if lists is None:
-        return False
-    for name in lists:
-        for one in content[name]:  # type: ignore[attr-defined]
-            if type(one) is not str:
-                return False
-    return True
-
-
 @lru_cache(maxsize=256)
-def _lists_among(names: tuple[str, ...], types: tuple[type, ...]) -> tuple[str, ...] | None:
-    """Which fields are lists; None if some are neither lists nor flat values."""
-    if not _WITH_LISTS.issuperset(types):
+def _shape(
+    names: tuple[object, ...], types: tuple[type, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """The names of the fields of a content, and those that are lists; None if it can't be one as they are written.
+
+    Integers that cbor2 has read without a tag are of 64 bits.
+    """
+    order = _order(names)
+    if order is None or order != names or not _WITH_LISTS.issuperset(types):
         return None
-    return tuple(name for name, kind in zip(names, types, strict=True) if kind is list)
+    return order, tuple(name for name, kind in zip(order, types, strict=True) if kind is list)
 
 
 @lru_cache(maxsize=256)

@@ -22,6 +22,8 @@ Value = int | str | bytes | bool | None | list["Value"] | dict[int | str, "Value
 """What `decode` returns: plain values in plain lists and dicts."""
 
 MAX_DEPTH: Final = 16
+MAX_ITEMS: Final = 1 << 21
+"""Values in one message: a hundred megabytes of empty arrays would be gigabytes of lists."""
 _WORD: Final = 1 << 64
 # The smallest argument that may stand in 1, 2, 4 or 8 bytes: anything less has a shorter form.
 _SHORTEST: Final = (24, 1 << 8, 1 << 16, 1 << 32)
@@ -63,13 +65,13 @@ def byte_string(data: bytes) -> bytes:
     return head(2, len(data)) + data
 
 
-def decode(data: bytes, *, max_bytes: int, max_depth: int = MAX_DEPTH) -> Value:
+def decode(data: bytes, *, max_bytes: int, max_depth: int = MAX_DEPTH, max_items: int = MAX_ITEMS) -> Value:
     """The one value that `data` encodes deterministically; arrays come back as lists, maps as dicts.
 
-    Raises MalformedError for more than `max_bytes`, bytes after the value, any encoding that `encode` would
-    not have written, duplicate or unsorted keys, tags, floats, and nesting past `max_depth`.
+    Raises MalformedError for more than `max_bytes` or `max_items` values, bytes after the value, any encoding that
+    `encode` would not have written, duplicate or unsorted keys, tags, floats, and nesting past `max_depth`.
     """
-    _require_size(data, max_bytes)
+    _require_size(data, max_bytes, max_items)
     return _whole(data, 0, max_depth)
 
 
@@ -82,11 +84,28 @@ def decode_tagged(tag: int, data: bytes, *, max_bytes: int, max_depth: int = MAX
     return _whole(data, len(expected), max_depth)
 
 
-def _require_size(data: bytes, max_bytes: int) -> None:
+def _require_size(data: bytes, max_bytes: int, max_items: int = MAX_ITEMS) -> None:
     if type(data) is not bytes:
         raise MalformedError("CBOR: expected bytes")
     if len(data) > max_bytes:
         raise MalformedError(f"CBOR: expected at most {max_bytes} bytes", size_bytes=len(data))
+    if len(data) > max_items:
+        _require_few(data, max_items)
+
+
+def _require_few(data: bytes, max_items: int) -> None:
+    """Returns unless large data is of too many values, told by their heads alone: nothing is made of them yet."""
+    at = count = 0
+    while at < len(data):
+        major, info = data[at] >> 5, data[at] & 31
+        if info > 27:
+            return  # none that this decoder reads on from
+        width = 0 if info < 24 else 1 << info - 24
+        argument = int.from_bytes(data[at + 1 : at + 1 + width], "big") if width else info
+        at += 1 + width + (argument if major in (2, 3) else 0)
+        count += 1
+        if count > max_items:
+            raise MalformedError(f"CBOR: expected at most {max_items} values")
 
 
 def _whole(data: bytes, at: int, max_depth: int) -> Value:

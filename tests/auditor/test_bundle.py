@@ -89,6 +89,15 @@ def test_an_untouched_bundle_is_as_clean_as_its_home(
     assert counts["statements"] >= run(bundles["home"], trust).outcome.counts["statements"]
 
 
+def test_a_tenant_that_a_bundle_does_not_tell_of_is_refused(bundles: dict[str, Path], trust: Trust) -> None:
+    """Or somebody reads that all is well with a tenant of which the bundle has nothing."""
+    asked = Asked(trust, 1)
+    assert audit(Places(bundles["tenant"]), asked, tenant="globex", needles=None).outcome.checked
+    for scope, name in (("tenant", "acme"), ("tenant", "nobody"), ("links", "globex")):
+        with pytest.raises(MalformedError, match="name of a tenant"):
+            audit(Places(bundles[scope]), asked, tenant=name, needles=None)
+
+
 def test_it_has_every_statement_and_the_contents_of_its_scope(bundles: dict[str, Path]) -> None:
     def count(scope: str, table: str) -> int:
         connection = apsw.Connection(str(bundles[scope] / "store.db"), vfs=vfs.register())

@@ -578,7 +578,13 @@ def make_erased(signer: CoseSigner) -> Callable[..., Erased]:
         document = decode_manifest(data).document
         detail = {name: document.get(name) for name in ("basis", "scope", "guard", "erased")}
         row = ErasureRow(
-            1, 1, request, str(document["state"]), targets + 1, cbor.encode({**detail, "started_at": 1}), data
+            1,
+            1,
+            request,
+            str(document["state"]),
+            targets + 1,
+            cbor.encode({**detail, "started_at": 1}),
+            digest,
         )
         return Erased(world, {"erasures/1.cose": data}, row)
 
@@ -753,7 +759,7 @@ def test_an_erasure_under_way_is_not_yet_a_finding(make_erased: Callable[..., Er
     erased = make_erased()
     erased.world.events.pop()
     erased.world.links.pop()
-    waiting = replace(erased, files={}, row=replace(erased.row, state="executing", manifest=None))
+    waiting = replace(erased, files={}, row=replace(erased.row, state="executing", manifest_digest=None))
     rows = waiting.world.rows(erasures=(waiting.row,))
     outcome = check_erasures(rows, waiting.world.statements(), no_files(), asked)
     assert outcome.findings == ()

@@ -85,6 +85,11 @@ def hole(copy: Copy) -> None:
         file.truncate(1 << 40)
 
 
+def hole_beside(copy: Copy) -> None:
+    with open(copy.home / "store.db-wal", "wb") as file:
+        file.truncate(1 << 40)
+
+
 def pipe(copy: Copy) -> None:
     (copy.home / "store.db").unlink()
     os.mkfifo(copy.home / "store.db")
@@ -116,6 +121,9 @@ HOSTILE: dict[str, Callable[[Copy], object]] = {
         "log/erasures/1.cose",
         b"\xd2\x84\x43\xa1\x01\x27\xa0\x5a" + len(NESTED).to_bytes(4, "big") + NESTED + b"\x40",
     ),
+    "a manifest of millions of empty lists": file_of(
+        "log/erasures/1.cose", b"\xd2\x84\x9a" + (12 << 20).to_bytes(4, "big") + b"\x80" * (12 << 20)
+    ),
     "a manifest number of 17 digits": file_of(f"log/erasures/{'9' * 17}.cose", b"\x00"),
     "a checkpoint that is a device": link_of("log/checkpoint", "/dev/zero"),
     "a store that is a device": link_of("store.db", "/dev/zero"),
@@ -124,6 +132,7 @@ HOSTILE: dict[str, Callable[[Copy], object]] = {
     "a folder that is the whole machine": link_of("log/tile/1", "/"),
     "folders in folders": deep_folders,
     "a store that is a hole": hole,
+    "a write-ahead log that is a hole": hole_beside,
     "a page size of 3": header(16, b"\x00\x03"),
     "a page size of 65,536": header(16, b"\x00\x01"),
     "reserved bytes": header(20, b"\xff"),

@@ -128,12 +128,12 @@ def test_a_row_changed_after_a_clean_audit_is_found(copy: Any, tmp_path: Path, c
     assert copy.codes(state=state) == copy.codes()
 
 
-def test_other_rules_open_everything_again(
+def test_other_code_opens_everything_again(
     copy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state, size = tmp_path / "state", by.size_of(copy) + 1
     assert links(copy, state=state) == [size]
-    monkeypatch.setattr(kept, "RULES", kept.RULES + 1)
+    monkeypatch.setattr(kept, "code", lambda: "other")
     assert links(copy, state=state) == [size]
     assert counts(copy, state=state) == [1, size - 1]
 
@@ -172,3 +172,12 @@ def test_the_state_of_another_home_says_nothing_of_this_one(make_copy: Any, tmp_
     assert one.codes(state=state) == set()
     by.write_log(other, by.entries_of(other)[:-3])
     assert "LOG_ROLLED_BACK" in other.codes(state=state)
+
+
+def test_the_form_of_what_is_new_is_looked_at(copy: Any, tmp_path: Path, small_blocks: None) -> None:
+    state = tmp_path / "state"
+    assert copy.codes(state=state) == set()
+    seq = by.state(copy, "reaffirm", {"lifts": [3]}, more="free text")
+    found = copy.audit(state=state).outcome.findings
+    place = f"store.db contents seq {seq}"
+    assert [one.what for one in found if one.where == place and "other fields" in one.what]

@@ -14,7 +14,7 @@ import tampering as by
 from copies import Copy
 
 from auditor import audit as audits
-from auditor import unchanged
+from auditor import kept
 from auditor.report import Report, to_document
 from memory.wiring import open_home
 from tlog.trust import make_trust, parse_trust
@@ -166,10 +166,31 @@ def test_the_end_of_a_key_is_noticed(whole: Copy, tmp_path: Path, judged: list[i
     assert "KEY_NOT_VALID" in whole.codes(state=state, trust=trust, now=(end + 1) * 1_000_000)
 
 
+@pytest.mark.parametrize(("later", "ends", "again"), [(60, None, False), (-60, None, True), (60, 30, True)])
+def test_a_newer_cosignature_alone_changes_nothing(
+    whole: Copy, tmp_path: Path, judged: list[int], later: int, ends: int | None, again: bool
+) -> None:
+    """Unless it is an older one, or a key ended before it."""
+    note, at = by.checkpoint_of(whole).read_bytes(), NOW // 1_000_000 + 100
+    (cosigner,), trust = by.witnessed(whole, tmp_path, at=at)
+    if ends is not None:
+        keys = tuple(replace(key, not_after=at + ends) for key in trust.keys)
+        trust = make_trust(trust.policy.text, keys)
+    options = {"trust": trust, "now": (at + 40) * 1_000_000, "state": tmp_path / "new"}
+    assert whole.codes(**options) <= {"POLICY_CHANGED"}
+    judged.clear()
+    parsed = by.parse_note(note)
+    lines = (*parsed.signatures, cosigner.cosign(parsed.text, at + later))
+    by.checkpoint_of(whole).write_bytes(by.format_note(by.Note(parsed.text, lines)))
+    found = whole.codes(**{**options, "now": (at + 70) * 1_000_000})
+    assert bool(judged) == again
+    assert ("KEY_NOT_VALID" in found) == (ends is not None)
+
+
 def test_other_code_judges_anew(
     whole: Copy, tmp_path: Path, judged: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unchanged, "_code", lambda: b"other")
+    monkeypatch.setattr(kept, "code", lambda: "other")
     assert whole.codes(state=tmp_path / "state") == set()
     assert judged == [1]
     assert whole.codes(state=tmp_path / "state") == set()
@@ -177,19 +198,19 @@ def test_other_code_judges_anew(
 
 
 def test_the_code_is_told_by_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = unchanged._code()
+    before = kept.code()
     for name in ("auditor", "tlog", "memory"):
         shutil.copytree(
             Path(__file__).parents[2] / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__")
         )
-    monkeypatch.setattr(unchanged, "files", lambda name: tmp_path / name)
-    unchanged._code.cache_clear()
-    assert unchanged._code() == before
-    unchanged._code.cache_clear()
+    monkeypatch.setattr(kept, "files", lambda name: tmp_path / name)
+    kept.code.cache_clear()
+    assert kept.code() == before
+    kept.code.cache_clear()
     with (tmp_path / "auditor" / "fold.py").open("a") as file:
         file.write("#\n")
-    assert unchanged._code() != before
-    unchanged._code.cache_clear()
+    assert kept.code() != before
+    kept.code.cache_clear()
 
 
 def test_an_audit_with_a_finding_keeps_nothing(whole: Copy, tmp_path: Path, judged: list[int]) -> None:

@@ -255,3 +255,15 @@ def test_a_changed_byte_never_decodes_to_the_same_value(value: object, data: st.
         return
     # Compared by encoding: to Python, True equals 1.
     assert cbor.encode(other) == bytes(encoded) != cbor.encode(value)
+
+
+@pytest.mark.parametrize("item", [b"\x80", b"\x19\x01\x00", b"\x41a", b"\xa1\x01\x02"])
+def test_many_values_are_counted_before_any_is_made(item: bytes) -> None:
+    count = 1000
+    data = cbor.head(4, count) + count * item
+    whole = 1 + count * (3 if item[0] == 0xA1 else 1)
+    assert cbor.encode(cbor.decode(data, max_bytes=LIMIT, max_items=whole)) == data
+    with pytest.raises(MalformedError, match=f"at most {whole - 1} values"):
+        cbor.decode(data, max_bytes=LIMIT, max_items=whole - 1)
+    # What is one value is one, however long it is.
+    assert cbor.decode(cbor.encode(bytes(5000)), max_bytes=LIMIT, max_items=1) == bytes(5000)
