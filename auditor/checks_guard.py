@@ -9,11 +9,13 @@ are not held against them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from auditor.evidence import Statement
 from auditor.findings import Finding, Note, Outcome
 from auditor.fold import Folded, advance
+from auditor.standing import Slot, Standing
 
 _LANDED: Final = frozenset({"stored", "superseded", "conflict"})
 _CURRENT: Final = frozenset({"active", "conflict"})
@@ -33,8 +35,6 @@ _TIES: Final = frozenset(
         "corroborates",
     }
 )
-Slot = tuple[int, Any, Any]
-"""Tenant, agent and key."""
 Retired = dict[str, int | None]
 """The values that a key has retired, each with when that ends; None for good."""
 
@@ -44,6 +44,7 @@ def check_returned(statements: Sequence[Statement]) -> Outcome:
     by_commitment = {statement.row.commitment: statement for statement in statements}
     retired: dict[Slot, Retired] = {}
     writes: dict[bytes, Folded] = {}
+    standing = Standing(by_commitment)
     near = _neighbours(statements)
     given_up: set[Slot] = set()
     findings: list[Finding] = []
@@ -65,9 +66,11 @@ def check_returned(statements: Sequence[Statement]) -> Outcome:
             count += 1
             findings += _judge(statement, retired[slot], value) if slot in retired else ()
         if link.acts:
-            _lift_and_retire(statement, instead, until, retired, writes, by_commitment)
+            _lift_and_retire(statement, (instead, until), retired, writes, by_commitment, standing)
         _settle(statement, retired, by_commitment)
         advance(writes, statement)
+        about = (statement.row.commitment, *chain(*link.acts.values()))
+        standing.take((one, writes[one].status) for one in about if one in writes)
     checked = Note(
         "returned values", "writes with a value compared with those that their key had retired", count
     )
@@ -76,25 +79,28 @@ def check_returned(statements: Sequence[Statement]) -> Outcome:
 
 def _lift_and_retire(
     statement: Statement,
-    instead: str | None,
-    until: int | None,
+    said: tuple[str | None, int | None],
     retired: dict[Slot, Retired],
     writes: Mapping[bytes, Folded],
     by_commitment: Mapping[bytes, Statement],
+    standing: Standing,
 ) -> None:
-    """What a statement gives back is retired no more, and what it ends is, unless it was not current."""
-    link = statement.link
+    """What a statement gives back is retired no more, and what it ends is, unless it was not current or another record
+    says it, too. `said` is what stands in its place, and until when.
+    """
+    link, (instead, until) = statement.link, said
     assert link is not None
     for target in link.acts.get("lifts", ()):
         refused = by_commitment.get(target)
         if _is_for_good(statement if link.kind == "write" else refused):
             for place, back in _held_by(refused):
                 retired.get(place, {}).pop(back, None)
-    for target in (*link.acts.get("retires", ()), *link.acts.get("retracts", ())):
+    ended = (*link.acts.get("retires", ()), *link.acts.get("retracts", ()))
+    for target in ended:
         # The past may be retracted, and its value is current or not as before.
         if target in writes and writes[target].status in _CURRENT:
             for place, gone in _held_by(by_commitment.get(target)):
-                if gone != instead:
+                if gone != instead and not standing.is_said(place, gone, ended, statement.recorded_at):
                     _note(retired.setdefault(place, {}), gone, until)
 
 
