@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from auditor.evidence import Statement
 from auditor.findings import Finding, Note, Outcome
-from auditor.fold import Changes, Fold, fold
+from auditor.fold import Changes, Fold, at_writing, fold
+from auditor.standing import Slot, Standing
 
 _LANDED: Final = frozenset({"stored", "superseded", "conflict"})
 _CURRENT: Final = frozenset({"active", "conflict"})
@@ -33,8 +34,6 @@ _TIES: Final = frozenset(
         "corroborates",
     }
 )
-Slot = tuple[int, Any, Any]
-"""Tenant, agent and key."""
 Retired = dict[str, int | None]
 """The values that a key has retired, each with when that ends; None for good."""
 
@@ -45,6 +44,7 @@ def check_returned(statements: Sequence[Statement], folded: Fold | None = None) 
     changes = (fold(statements) if folded is None else folded).changes
     retired: dict[Slot, Retired] = {}
     near: Mapping[bytes, set[bytes]] | None = None
+    standing = Standing(by_commitment)
     given_up: set[Slot] = set()
     findings: list[Finding] = []
     count = 0
@@ -66,9 +66,12 @@ def check_returned(statements: Sequence[Statement], folded: Fold | None = None) 
             began = by_commitment.get(begins[0]) if begins else None
             instead = value if began is None else _text(began.content, "value")
             until = _until(statement if began is None else began)
-            _lift_and_retire(statement, instead, until, retired, changed, by_commitment)
+            _lift_and_retire(statement, (instead, until), retired, changed, by_commitment, standing)
         if link.kind != "write" or slot in retired or link.acts.keys() & _TAKES:
             _settle(statement, retired, by_commitment)
+        if link.kind == "write":
+            standing.take(((statement.row.commitment, at_writing(link)),))
+        standing.take((target, after) for target, _, after in changed)
     checked = Note(
         "returned values", "writes with a value compared with those that their key had retired", count
     )
@@ -77,14 +80,16 @@ def check_returned(statements: Sequence[Statement], folded: Fold | None = None) 
 
 def _lift_and_retire(
     statement: Statement,
-    instead: str | None,
-    until: int | None,
+    said: tuple[str | None, int | None],
     retired: dict[Slot, Retired],
     changed: Changes,
     by_commitment: Mapping[bytes, Statement],
+    standing: Standing,
 ) -> None:
-    """What a statement gives back is retired no more, and what it ends is, unless it was not current."""
-    link = statement.link
+    """What a statement gives back is retired no more, and what it ends is, unless it was not current or another record
+    says it, too. `said` is what stands in its place, and until when.
+    """
+    link, (instead, until) = statement.link, said
     assert link is not None
     for target in link.acts.get("lifts", ()):
         refused = by_commitment.get(target)
@@ -92,11 +97,12 @@ def _lift_and_retire(
             for place, back in _held_by(refused):
                 retired.get(place, {}).pop(back, None)
     current = {target for target, before, _ in changed if before in _CURRENT}
-    for target in (*link.acts.get("retires", ()), *link.acts.get("retracts", ())):
+    ended = (*link.acts.get("retires", ()), *link.acts.get("retracts", ()))
+    for target in ended:
         # The past may be retracted, and its value is current or not as before.
         if target in current:
             for place, gone in _held_by(by_commitment.get(target)):
-                if gone != instead:
+                if gone != instead and not standing.is_said(place, gone, ended, statement.recorded_at):
                     _note(retired.setdefault(place, {}), gone, until)
 
 

@@ -329,7 +329,8 @@ def _check_kept(
         noted = erasures.get(tenant, ())
         keeping = [one for one in noted if one.get("disposition") in ("keep", "expire")]
         entries = sum(number_in(one, "entries") for one in keeping if one.get("expires_at") == expires_at)
-        if keeping and count > entries:
+        # A time that none has named is found as such.
+        if keeping and count > entries and (entries or expires_at is None):
             what = "The value ledger has more rows without a fact than erasures have kept."
             evidence = {"kept": entries, "found": count}
             yield Finding("FACT_ALTERED", "store.db ledger", what, evidence)

@@ -165,10 +165,7 @@ def test_hostile_evidence_is_refused_or_found(copy: Any, name: str) -> None:
     HOSTILE[name](copy)
     options = ["--trust", str(copy.home / "trust.toml")]
     code, said = looked_at(copy, *options)
-    if name == "settings nested deep":
-        assert code == 0, said
-    else:
-        assert code in ANSWERED, said
+    assert code in ANSWERED, said
     assert "Traceback" not in said
     assert "internal error" not in said
 
