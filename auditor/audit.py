@@ -136,7 +136,8 @@ def _audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequenc
         if places.home is not None and database is not None:
             if needles is not None:
                 raise MalformedError("expected no texts to search for: a database is not searched for them")
-            (found, exhibits), rows = audit_database(places.home, database, log, asked, tenant, held), ()
+            found, exhibits = audit_database(places.home, database, log, asked, tenant, held)
+            rows: tuple[bytes, ...] = ()
         elif places.home is not None and (places.home / STORE).exists():
             found, exhibits, rows = _audit_store(places, log, asked, tenant, needles, bundle, held)
         else:

@@ -18,7 +18,7 @@ from ticking import Clock
 
 from auditor.audit import Places, audit
 from auditor.evidence import Asked
-from memory import pg_connection, pg_schema, store_grants, wiring
+from memory import doctor, pg_connection, pg_schema, store_grants, wiring
 from memory.model import Principal
 from memory.principal import make_principal, with_all_scopes
 from tlog.errors import Error, MalformedError, RefusedError, UnavailableError
@@ -311,6 +311,29 @@ def test_the_schema_is_made_once_by_many_and_shown_before(postgres: Server) -> N
     assert pg_schema.plan(dsn, 2) == ()
     with postgres.connect() as connection:
         connection.execute("DROP DATABASE bare WITH (FORCE)")
+
+
+def test_the_doctor_looks_at_the_database(home: wiring.Home, postgres: Server, tmp_path: Path) -> None:
+    home.memory(owner()).remember("a thing")
+
+    def said() -> dict[str, Any]:
+        return {one.check: one for one in doctor.examine(home.path)}
+
+    found = said()
+    assert found["store"].result == "ok", found["store"]
+    assert found["store_settings"].result == "fail", "the server of the tests does not flush"
+    assert found["database_log"].result == found["database_copies"].result == "ok"
+    with postgres.connect() as connection:
+        connection.execute("ALTER ROLE muniment SET log_statement = 'all'")
+        connection.execute("ALTER ROLE muniment SET log_parameter_max_length_on_error = -1")
+        connection.execute("SELECT pg_create_physical_replication_slot('kept')")
+        try:
+            found = said()
+        finally:
+            connection.execute("ALTER ROLE muniment RESET ALL")
+            connection.execute("SELECT pg_drop_replication_slot('kept')")
+    assert found["database_log"].result == found["database_copies"].result == "warn"
+    assert "log_parameter_max_length and log_parameter_max_length_on_error" in found["database_log"].text
 
 
 def test_settings_have_no_password(tmp_path: Path) -> None:
