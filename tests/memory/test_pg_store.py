@@ -85,6 +85,7 @@ def test_a_life_in_a_database_is_audited_clean(home: wiring.Home, clock: Clock) 
     assert outcome.counts["states"] == 1
 
 
+@pytest.mark.postgres
 def test_an_audit_finds_a_row_that_was_changed(home: wiring.Home, postgres: Server) -> None:
     home.memory(owner()).remember("Anna lives in Bern", key="anna/city", value="Bern")
     home.publish()
@@ -102,6 +103,7 @@ def test_an_audit_finds_a_row_that_was_changed(home: wiring.Home, postgres: Serv
         assert audited(home).findings, change
 
 
+@pytest.mark.postgres
 def test_without_the_first_wall_the_second_stands(home: wiring.Home, monkeypatch: pytest.MonkeyPatch) -> None:
     for tenant in ("acme", "umbrella"):
         home.memory(owner(tenant=tenant)).remember(f"a thing of {tenant}", key="thing", value=tenant)
@@ -130,6 +132,7 @@ def test_without_the_first_wall_the_second_stands(home: wiring.Home, monkeypatch
         assert view.rows("SELECT * FROM grants") == []
 
 
+@pytest.mark.postgres
 def test_two_nodes_write_one_history_of_a_key(home: wiring.Home, tmp_path: Path) -> None:
     home.memory(owner()).remember("it begins", key="counter", value="start")
     nodes = [home, another_node(home, tmp_path / "two"), another_node(home, tmp_path / "three")]
@@ -161,6 +164,7 @@ def test_two_nodes_write_one_history_of_a_key(home: wiring.Home, tmp_path: Path)
         node.close()
 
 
+@pytest.mark.postgres
 def test_tenants_do_not_wait_for_each_other(home: wiring.Home) -> None:
     for tenant in ("acme", "umbrella"):
         home.memory(owner(tenant=tenant)).remember("a thing")
@@ -170,6 +174,7 @@ def test_tenants_do_not_wait_for_each_other(home: wiring.Home) -> None:
         assert home.memory(owner(tenant="umbrella")).remember("another")["outcome"] == "stored"
 
 
+@pytest.mark.postgres
 def test_the_database_sees_no_content(home: wiring.Home, postgres: Server) -> None:
     me = home.memory(owner(tenant="Quarzfels GmbH", agent="Wendelin"))
     me.remember(
@@ -189,6 +194,7 @@ def test_the_database_sees_no_content(home: wiring.Home, postgres: Server) -> No
     assert len(stored) == 1 and b"Xanten" in stored[0][0], "the words are there for whoever has the key"
 
 
+@pytest.mark.postgres
 def test_an_erasure_destroys_the_keys_down_to_the_pages(home: wiring.Home, postgres: Server) -> None:
     me = home.memory(owner())
     me.remember("Otto wohnt in Xanten", key="otto", value="Xanten", subject="Otto")
@@ -216,6 +222,7 @@ def test_an_erasure_destroys_the_keys_down_to_the_pages(home: wiring.Home, postg
     assert [fact["value"] for fact in me.recall("something else")["facts"]] == ["1"]
 
 
+@pytest.mark.postgres
 def test_an_open_view_keeps_dead_rows_and_the_erasure_says_so(home: wiring.Home) -> None:
     me = home.memory(owner())
     me.remember("Otto wohnt in Xanten", key="otto", value="Xanten")
@@ -229,6 +236,7 @@ def test_an_open_view_keeps_dead_rows_and_the_erasure_says_so(home: wiring.Home)
     assert store.checkpoint_truncate(0.2)
 
 
+@pytest.mark.postgres
 def test_a_lost_connection_is_temporary_and_loses_nothing(home: wiring.Home, postgres: Server) -> None:
     me = home.memory(owner())
     me.remember("before", key="a", value="1")
@@ -246,6 +254,7 @@ def test_a_lost_connection_is_temporary_and_loses_nothing(home: wiring.Home, pos
     assert me.get("a")["current"] == "1"
 
 
+@pytest.mark.postgres
 def test_what_others_have_undone_is_run_again(home: wiring.Home) -> None:
     home.memory(owner()).remember("before", key="a", value="1")
     store, runs = home.parts().store, []
@@ -260,6 +269,7 @@ def test_what_others_have_undone_is_run_again(home: wiring.Home) -> None:
     assert len(runs) == 3
 
 
+@pytest.mark.postgres
 @pytest.mark.parametrize(
     ("user", "code"), [("postgres", "role_unsafe"), ("heir", "role_unsafe"), ("stranger", "role_missing")]
 )
@@ -279,6 +289,7 @@ def test_a_role_that_slips_through_the_policies_is_refused(
     postgres.drop_databases()
 
 
+@pytest.mark.postgres
 def test_a_home_with_another_key_is_refused(home: wiring.Home, tmp_path: Path) -> None:
     home.memory(owner()).remember("a thing")
     other = another_node(home, tmp_path / "other")
@@ -288,6 +299,7 @@ def test_a_home_with_another_key_is_refused(home: wiring.Home, tmp_path: Path) -
     assert caught.value.code == "key_mismatch"
 
 
+@pytest.mark.postgres
 def test_the_schema_is_made_once_by_many_and_shown_before(postgres: Server) -> None:
     with postgres.connect() as connection:
         connection.execute("DROP DATABASE IF EXISTS bare")
@@ -313,6 +325,7 @@ def test_the_schema_is_made_once_by_many_and_shown_before(postgres: Server) -> N
         connection.execute("DROP DATABASE bare WITH (FORCE)")
 
 
+@pytest.mark.postgres
 def test_the_doctor_looks_at_the_database(home: wiring.Home, postgres: Server, tmp_path: Path) -> None:
     home.memory(owner()).remember("a thing")
 
