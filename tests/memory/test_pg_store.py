@@ -7,12 +7,14 @@ import re
 import shutil
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from conftest import pg_home
+from erasing import manifest_of
 from postgres_server import Server
 from ticking import Clock
 
@@ -199,6 +201,7 @@ def test_an_erasure_destroys_the_keys_down_to_the_pages(home: wiring.Home, postg
     me = home.memory(owner())
     me.remember("Otto wohnt in Xanten", key="otto", value="Xanten", subject="Otto")
     me.remember("something else", key="other", value="1")
+    home.write_config(replace(home.config, database_copies="35d"))
     store = home.parts().store
     with store.read_whole() as view:
         wrapped = [row[0] for row in view.rows("SELECT wrapped FROM content_keys ORDER BY seq")]
@@ -214,6 +217,17 @@ def test_an_erasure_destroys_the_keys_down_to_the_pages(home: wiring.Home, postg
     assert on_disk(wrapped[0]) and on_disk(wrapped[1]) and on_disk(subject)
     answer = me.forget(subject="Otto", confirm=me.forget_preview(subject="Otto")["confirm"])
     assert answer["erased"] == 1
+    manifest = manifest_of(home, answer)
+    assert manifest.document["state"] == "inconclusive"
+    assert {(one["kind"], one["result"]) for one in manifest.document["systems"]} == {
+        ("store", "verified"),
+        ("ledger", "verified"),
+        ("heap", "verified"),
+        ("wal", "not_verified"),
+        ("replica", "not_verified"),
+    }
+    untils = {one["until"] for one in manifest.document["systems"] if "until" in one}
+    assert untils == {-(-(home.clock() + 35 * 86_400_000_000) // 3_600_000_000) * 3_600_000_000}
     assert not on_disk(wrapped[0]) and not on_disk(subject)
     assert on_disk(wrapped[1])
     with store.read_whole() as view:
