@@ -3,13 +3,18 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
-.PHONY: demo test lint format bench bench-full bench-quick soak interop wheel lock clean
+.PHONY: demo test test-postgres lint format bench bench-full bench-quick soak interop wheel lock clean
 
 demo: $(READY)
 	@$(BIN)/muniment demo $(DEMO_OPTIONS)
 
 test: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(TEST_OPTIONS)
+
+# The tests that are of no one engine, on PostgreSQL: tests/memory/on_postgres.txt names them, and those that are not.
+test-postgres: $(READY)
+	MUNIMENT_TEST_ENGINE=postgres $(BIN)/python -m pytest -n 2 --dist loadgroup $(TEST_OPTIONS) \
+	  $$(sed -n 's/^run  *//p' tests/memory/on_postgres.txt)
 
 lint: $(READY)
 	$(BIN)/ruff check .

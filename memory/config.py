@@ -78,6 +78,7 @@ class Config:
     semantic_url: str | None = None
     semantic_model: str | None = None
     database: str | None = None
+    database_copies: str | None = None
 
 
 def new_config(origin: str, guard: Guard, created_at: int) -> Config:
@@ -155,6 +156,7 @@ def parse_config(data: bytes) -> Config:
         semantic_url=_text(fields, "semantic_url", 4096) if "semantic_url" in fields else None,
         semantic_model=_text(fields, "semantic_model", 255) if "semantic_model" in fields else None,
         database=_database(fields),
+        database_copies=_text(fields, "database_copies", 32) if "database_copies" in fields else None,
     )
 
 

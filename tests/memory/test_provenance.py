@@ -264,10 +264,10 @@ def test_a_fact_whose_successor_was_let_through_and_erased_is_not_shown(
     """The statement that ended it is still there; what took its place is not, and with it since when."""
     old = write(home, "Heron room.", key="room", value="Heron")["id"]
     new = let_through(home)
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         ended = [fact.id for fact in view.facts_of_key(1, key_tag(home, view), ("superseded",))]
     forget(home, id=new)
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         lost = [fact.id for fact in view.facts_of_key(1, key_tag(home, view)) if fact.end_erased]
     assert lost and set(lost) <= set(ended) and (old in lost or let_through is reaffirmed)
     for id in lost:
@@ -393,7 +393,7 @@ def test_a_store_that_does_not_open_its_statement_is_an_error(home: wiring.Home)
 def test_a_log_that_lacks_the_entry_is_an_error(home: wiring.Home) -> None:
     ids = [write(home, f"Fact {number}.")["id"] for number in range(3)]
     home.publish()
-    with home.parts().store.write() as txn:
+    with home.parts().store.write_whole() as txn:
         txn.connection.execute("UPDATE events SET entry_index = 2 - entry_index")
     with pytest.raises(VerificationError):
         show(home, ids[0])
