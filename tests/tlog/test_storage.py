@@ -9,17 +9,21 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tlog.bucket import Bucket
 from tlog.errors import MalformedError, UnavailableError, VerificationError
+from tlog.object_storage import ObjectStorage
 from tlog.storage import OPEN_FILES, DirectoryStorage, MemoryStorage, Storage
 
 
-@pytest.fixture(params=["directory", "memory"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+@pytest.fixture(params=["directory", "memory", "objects"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path, make_bucket: Callable[[], Bucket]) -> Storage:
+    if request.param == "objects":
+        return ObjectStorage(make_bucket())
     return DirectoryStorage(tmp_path / "s") if request.param == "directory" else MemoryStorage()
 
 
