@@ -68,6 +68,42 @@ def make_bucket(request: pytest.FixtureRequest) -> Callable[[], Any]:
     return lambda: ObstoreBucket(MemoryStore())
 
 
+@pytest.fixture(scope="session")
+def database_server() -> Iterator[Any]:
+    """A real PostgreSQL server, for the whole run."""
+    import postgres_cluster
+
+    with postgres_cluster.running() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def log_database(database_server: Any) -> str:
+    """A database for logs: each has its own rows."""
+    dsn: str = database_server.new_database()
+    return dsn
+
+
+@pytest.fixture
+def make_shared(log_database: str) -> Iterator[Callable[[], Any]]:
+    """Opens the private files of a new log in PostgreSQL, with a connection of its own each time."""
+    from memory.pg_link import Link
+    from memory.pg_log import PgLogStorage
+
+    made: list[PgLogStorage] = []
+    name = secrets.token_hex(8)
+
+    def make() -> PgLogStorage:
+        storage = PgLogStorage(Link(log_database), name)
+        storage.prepare()
+        made.append(storage)
+        return storage
+
+    yield make
+    for storage in made:
+        storage.close()
+
+
 class Tally:
     """What became of each test, by folder, and each skip with its reason."""
 

@@ -219,6 +219,31 @@ def test_the_bucket_holds_what_the_folder_of_a_log_holds(
     assert list(log.read_entries(250, 260)) == [b"entry-%d" % at for at in range(250, 260)]
 
 
+def test_a_folder_of_tiles_is_listed_once_and_whatever_is_full_goes(
+    faulty: Faulty, seed_signer: Callable[[str, int, int], Any]
+) -> None:
+    signer = seed_signer("example.org/log", SignatureType.ED25519, 1)
+    settings = LogSettings("example.org/log", (signer,), identify=lambda entry: sha256(entry).digest())
+    log = Log(ObjectStorage(faulty), MemoryStorage(), settings)
+    log.recover()
+    for size in (100, 1500, 1600):
+        log.append([b"entry-%d" % at for at in range(log.head().size, size)])
+        faulty.calls.clear()
+        log.publish(30)
+        # Not one of the writes looks; what is found to be of no more use is looked for, folder by folder.
+        assert (
+            sorted(name for what, name in faulty.calls if what == "names")
+            == {
+                100: [],
+                1500: ["tile/0", "tile/entries"],
+                1600: ["tile/0/005.p", "tile/entries/005.p"],
+            }[size]
+        )
+    assert [name for name in faulty.bucket.names("") if ".p/" in name] == [
+        *("tile/0/006.p/64", "tile/1/000.p/5", "tile/1/000.p/6", "tile/entries/006.p/64"),
+    ]
+
+
 def test_of_two_who_write_other_tiles_the_second_is_told_and_publishes_nothing(
     make_bucket: Callable[[], Bucket], seed_signer: Callable[[str, int, int], Any]
 ) -> None:
