@@ -46,7 +46,7 @@ _KNOWN: Final = re.compile(
         (
             r"config\.toml|policy\.txt|trust\.toml|keys\.cbor|keys\.cose",
             r"store\.db(?:-wal|-shm)?",
-            rf"keys/(?:log(?:-{_NUMBER})?|(?:issuer|receipt|manifest)(?:\.next)?|registration|index)\.key",
+            rf"keys/(?:log(?:-{_NUMBER})?|(?:issuer|receipt|manifest)(?:\.next)?|registration|index|seal)\.key",
             r"keys/guard/[0-9a-f]{32}\.key",
             rf"keys/backup/(?:(?:{_SPACES})-(?:0|{_NUMBER})\.keys|subjects/[0-9a-f]{{32}}\.key)",
             r"restoring\.db(?:-wal|-shm|-journal)?",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from memory import store_backup
 from memory.backup_format import Writer, encrypt
 from memory.backup_keys import KeyRing, new_subject
+from memory.engines import require_file_store
 from memory.erase_record import LOCK, recover
 from memory.home_names import KEYS
 from memory.recovery import last_manifest
@@ -42,6 +43,7 @@ def backup(
 
     Holds the lock of erasures, so that what it has is not erased meanwhile. `failpoint` is called after each step.
     """
+    require_file_store(home.config.database, "a backup")
     parts = home.parts()
     number = new_number()
     path = target / f"{number.hex()}{SUFFIX}" if target.is_dir() else target

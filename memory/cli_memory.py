@@ -76,6 +76,7 @@ def _facts_text(facts: list[Answer], nothing: str) -> str:
 def _init_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--origin", metavar="NAME", help="the origin of the log (default: a random name)")
     parser.add_argument("--policy", metavar="FILE", help="a C2SP witness policy the log has to satisfy")
+    parser.add_argument("--database", metavar="DSN", help="a PostgreSQL database for the store (no password)")
 
 
 def _remember_options(parser: argparse.ArgumentParser) -> None:
@@ -111,9 +112,7 @@ def _provenance_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _grant_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "agent", metavar="AGENT", nargs="?", help="who may read; without it grants are listed"
-    )
+    parser.add_argument("agent", metavar="AGENT", nargs="?", help="who may read; without it grants are told")
 
 
 def _recall_options(parser: argparse.ArgumentParser) -> None:
@@ -176,7 +175,7 @@ def _init(args: argparse.Namespace) -> int:
             policy = Path(args.policy).read_text("utf-8")
         except (OSError, UnicodeDecodeError):
             raise MalformedError("expected --policy to name a readable C2SP policy file") from None
-    with wiring.init_home(args.home, origin=args.origin, policy_text=policy) as home:
+    with wiring.init_home(args.home, origin=args.origin, policy_text=policy, database=args.database) as home:
         answer = home.describe()
     show(args, answer, lambda a: "\n".join(f"{name}: {value}" for name, value in a.items()))
     return 0

@@ -7,6 +7,7 @@ is not understood is an error, since a misspelt setting would otherwise be a def
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import tomllib
 import uuid
@@ -26,6 +27,7 @@ SEMANTICS: Final = ("off", "wordllama", "endpoint")
 DEFAULT_GUARD: Final = "on"
 DEFAULT_MERGE_DELAY_SECONDS: Final = 86_400
 DEFAULT_WITHHELD_RETENTION: Final = "30d"
+_PASSWORD: Final = re.compile(r"password|://[^/@]*:[^/@]*@", re.IGNORECASE)
 _MAX_SECONDS: Final = 1 << 40
 _MAX_NAME_CHARACTERS: Final = 255
 # Settings without which a file says the same.
@@ -50,7 +52,8 @@ class Config:
     another has taken the place of, the oldest first: vkey, size and root. `identity`, `authority` and
     `instruction_shaped` are the terms of `memory.admission`, `unknown_tenants` those of `memory.scope`; `retention`
     and `withheld_retention` are those of `memory.retention_rules`, `systems` the lines of `memory.erase_systems`.
-    `semantic`, with its url and model, is what `memory.semantic` makes vectors with.
+    `semantic`, with its url and model, is what `memory.semantic` makes vectors with. `database` is the PostgreSQL
+    database that has the store (memory.engines); without it that is a file of the home.
     """
 
     origin: str
@@ -74,6 +77,7 @@ class Config:
     semantic: str = "off"
     semantic_url: str | None = None
     semantic_model: str | None = None
+    database: str | None = None
 
 
 def new_config(origin: str, guard: Guard, created_at: int) -> Config:
@@ -150,6 +154,7 @@ def parse_config(data: bytes) -> Config:
         semantic=resolve_setting("semantic", None, fields.get("semantic"), "off", SEMANTICS),
         semantic_url=_text(fields, "semantic_url", 4096) if "semantic_url" in fields else None,
         semantic_model=_text(fields, "semantic_model", 255) if "semantic_model" in fields else None,
+        database=_database(fields),
     )
 
 
@@ -193,6 +198,23 @@ def _texts(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise MalformedError(f"config.toml: expected {name} as a list of texts")
     return tuple(value)
+
+
+def _database(fields: Mapping[str, Any]) -> str | None:
+    if "database" not in fields:
+        return None
+    found = _text(fields, "database", 4096)
+    require_no_password(found)
+    return found
+
+
+def require_no_password(database: str) -> None:
+    """Returns if the settings of a connection have no password in them: it would go wherever the settings go."""
+    if _PASSWORD.search(database):
+        raise MalformedError(
+            "expected a database without its password: PGPASSFILE, PGSERVICEFILE or PGPASSWORD has that",
+            code="password_in_settings",
+        )
 
 
 def _names(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:

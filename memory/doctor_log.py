@@ -22,7 +22,7 @@ _MAX_LEAD_SECONDS: Final = 300
 
 def outbox(home: Home) -> Iterator[Finding]:
     """Whether statements wait longer to be logged than was promised."""
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         waiting = view.counts()["unlogged"]
         rows = view.unlogged(1)
         first = view.event_by_seq(rows[0].seq) if rows else None
@@ -146,7 +146,7 @@ def mirror(home: Home) -> Iterator[Finding]:
         yield ok("mirror", "no mirror is configured")
         return
     held = describe_mirror(home)["size"]
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         logged = view.last_logged_index() + 1 - home.first_position
     if held < logged:
         yield warn("mirror", f"the mirror holds {held} of {logged} entries", "muniment log publish")

@@ -71,7 +71,7 @@ def write_ahead_log(home: Home) -> Iterator[Finding]:
 
 def clock(home: Home) -> Iterator[Finding]:
     """Whether the clock is behind what was recorded already."""
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         last = view.last_recorded_at()
     behind = (last - home.clock()) / _MICROSECONDS
     if behind > _STEP_BACK_SECONDS:
@@ -86,7 +86,7 @@ def clock(home: Home) -> Iterator[Finding]:
 
 def erasures(home: Home) -> Iterator[Finding]:
     """Whether an erasure was cut short, or ended with something open."""
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         rows = view.erasures()
     executing = [row for row in rows if row.state == store_erase.EXECUTING]
     unfinished = sorted({row.request for row in rows if row.state == "inconclusive"})

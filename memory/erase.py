@@ -47,6 +47,7 @@ def preview(parts: Parts, principal: Principal, **selector: Any) -> dict[str, An
         mentions = mentioned(view, scope, request, selection)
         openings = store_openings.recipients_of(view, scope.tenant_id, selection.seqs)
     with parts.store.write() as txn:
+        txn.view.enter(scope.tenant_id)
         token, expires_at = erase_token.issue(txn, scope, principal, request, selection.digest(), now)
     return {
         "preview": {

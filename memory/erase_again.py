@@ -67,9 +67,9 @@ def look_again(
     """
     require(principal, "memory:forget")
     words = _check_needles(needles)
-    with parts.home.files.lock(record.LOCK):
+    with record.alone(parts):
         record.recover(parts)
-        with parts.store.read() as view:
+        with parts.store.read_whole() as view:
             found = _find(view, parts, principal, request)
         parts.store.require_promises()
         if found.stale:
@@ -86,7 +86,7 @@ def _look(parts: Parts, found: _Request, words: tuple[str, ...], canary: str) ->
     row, targets = found.row, found.targets
     detail = decode_detail(row.detail)
     wal = record.truncate_wal(parts)
-    with parts.store.read() as view:
+    with parts.store.read_whole() as view:
         structure = check_structure(view, targets)
         left = store_erase.ledger_of(view, row.tenant_id, seqs=targets)
     keys = erase_tenant.destroy_key(parts, row.tenant_id)

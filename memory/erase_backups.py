@@ -31,7 +31,7 @@ def destroy_keys(parts: Parts, tenant_id: int, seqs: Sequence[int]) -> tuple[Sys
     system: System = {"kind": "backup", "method": "destroy_key"}
     try:
         destroyed = ring.destroy("record", seqs)
-        with parts.store.read() as view:
+        with parts.store.read_whole() as view:
             concerned = set(store_erase.requests_of(view, tenant_id, seqs))
             there = {space: store_backup.hashed_numbers(view, space) for space in _SWEPT}
         there["request"] -= concerned
@@ -50,7 +50,7 @@ def sweep(parts: Parts) -> None:
 def told(parts: Parts, seqs: Sequence[int], systems: Sequence[System]) -> list[System]:
     """The backups that held some of these statements, as a manifest lists them."""
     unreadable = all(one["result"] == "verified" for one in systems if one["kind"] == "backup")
-    with parts.store.read() as view:
+    with parts.store.read_whole() as view:
         held = store_backup.backups_holding(view, seqs)
     return [
         {

@@ -179,7 +179,7 @@ def _telling(
     which that is not said."""
     if not hits:
         return [], set(), set()
-    with store.read() as view:
+    with store.read_whole() as view:
         explained = Explained(home, view, [(needles.all[at], hit) for at, hit in hits], tenant_id)
     telling = [(at, hit) for at, hit in hits if not explained(needles.all[at], hit)]
     shared = {at for at, _ in hits} - {at for at, _ in telling}

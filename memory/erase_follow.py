@@ -46,7 +46,7 @@ def show_request(parts: Parts, principal: Principal, reference: object) -> dict[
     """
     require(principal, _RIGHT)
     now = parts.clock()
-    with parts.store.read() as view:
+    with parts.store.read_whole() as view:
         rows = rows_of(view, parts, principal, reference)
         left = _left(view, parts, principal, rows)
     documents = [document_of(row) for row in rows]
@@ -85,7 +85,7 @@ def go_on(
     """What was erased of what a hold had kept; `confirm` is the token of `show_request`, which holds once."""
     require(principal, _RIGHT)
     token = erase_token.check(confirm)
-    with parts.store.read() as view:
+    with parts.store.read_whole() as view:
         rows = rows_of(view, parts, principal, reference)
     first, request = document_of(rows[0]), _request_of(rows)
 
@@ -133,7 +133,7 @@ def tell(parts: Parts, principal: Principal, reference: object, recipients: Sequ
             ]
         }
 
-    with parts.store.read() as view:
+    with parts.store.read_whole() as view:
         documents = [document_of(row) for row in rows_of(view, parts, principal, reference)]
     known = {one["recipient"] for document in documents for one in document.get("recipients", ())}
     if not wanted <= known:
@@ -180,7 +180,7 @@ def deny(parts: Parts, principal: Principal, code: object, **selector: Any) -> d
     now = parts.clock()
     request = parse_request(now, **selector)
     salt, reference = new_claim(), new_number()
-    with parts.home.files.lock(record.LOCK):
+    with record.alone(parts):
         record.recover(parts)
         with parts.store.write() as txn:
             scope = scope_of(txn.view, parts, principal)
@@ -274,9 +274,9 @@ def _follow(
     state: str | None = None,
 ) -> dict[str, Any]:
     """A further manifest of each erasure of the request that the change changes; it must change one."""
-    with parts.home.files.lock(record.LOCK):
+    with record.alone(parts):
         record.recover(parts)
-        with parts.store.read() as view:
+        with parts.store.read_whole() as view:
             rows = rows_of(view, parts, principal, reference)
         changes = [(row, document, change(document)) for row in rows for document in (document_of(row),)]
         wanted = [(row, document, changed) for row, document, changed in changes if changed is not None]

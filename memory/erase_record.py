@@ -10,7 +10,8 @@ Manifests are numbered and chained across the store, so they are made under the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +23,7 @@ from memory.manifest_fields import DENIALS
 from memory.recovery import EXECUTING, LAST_MANIFEST, last_manifest, manifest_path
 from tlog import cbor
 from tlog.errors import MalformedError, UnavailableError
+from tlog.storage import LOCK_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from memory.parts import Parts
@@ -48,6 +50,13 @@ class Draft:
 
     request: bytes
     detail: Mapping[str, Any]
+
+
+@contextmanager
+def alone(parts: Parts, deadline_seconds: float = LOCK_TIMEOUT_SECONDS) -> Iterator[None]:
+    """Returns once nobody else erases, in this home or on another node, and keeps it so."""
+    with parts.home.files.lock(LOCK, deadline_seconds), parts.store.alone_erasing(deadline_seconds):
+        yield
 
 
 # Steps of an erasure, each within the transaction that it is handed
@@ -107,7 +116,7 @@ def set_detail(txn: Txn, number: int, detail: Mapping[str, Any]) -> None:
 
 def finish(parts: Parts, number: int, outcome: Outcome) -> Finished:
     """The erasure closed: its manifest signed, in the store, announced in the outbox, and beside the tiles."""
-    with parts.store.read() as view:
+    with parts.store.read_whole() as view:
         row = view.erasure(number)
         if row is None or row.tombstone_seq is None:
             raise MalformedError("expected an erasure whose tombstone is written")
@@ -139,7 +148,7 @@ def close(
     `detail` is what is known of the erasure from now on, if that is something else.
     """
     home, signer = parts.home, parts.home.manifest_signer()
-    with parts.store.write() as txn:
+    with parts.store.write_whole() as txn:
         number, previous = last_manifest(txn.view)
         tombstone = txn.view.event_by_seq(row.tombstone_seq or 0)
         assert tombstone is not None  # a record without one has no manifest
@@ -176,7 +185,7 @@ def close(
 
 def close_denied(parts: Parts, number: int) -> Finished:
     """The manifest of a request that was denied as a whole: its tombstone erases nothing."""
-    with parts.store.read() as view:
+    with parts.store.read_whole() as view:
         row = view.erasure(number)
         tombstone = None if row is None else view.event_by_seq(row.tombstone_seq or 0)
     if row is None or tombstone is None:
@@ -215,7 +224,7 @@ def truncate_wal(parts: Parts) -> dict[str, Any]:
 def recover_if_free(parts: Parts) -> None:
     """Finishes what a crash left of an erasure, unless another process is at it."""
     try:
-        with parts.home.files.lock(LOCK, 0.0):
+        with alone(parts, 0.0):
             recover(parts)
     except UnavailableError:
         # Another process is erasing, or cannot write now: whoever opens or erases next tries again.
@@ -224,7 +233,7 @@ def recover_if_free(parts: Parts) -> None:
 
 def recover(parts: Parts) -> None:
     """Finishes what a crash left of an erasure. The lock of erasures must be held."""
-    with parts.store.read() as view:
+    with parts.store.read_whole() as view:
         executing = bool(view.meta(EXECUTING))
         row = view.last_erasure()
     if executing and row is not None and row.state == store_erase.EXECUTING and is_denied(row):
@@ -232,9 +241,9 @@ def recover(parts: Parts) -> None:
     elif executing and row is not None and row.state == store_erase.EXECUTING:
         finish(parts, row.number, _structural_outcome(parts, row))
     elif executing:
-        with parts.store.write() as txn:
+        with parts.store.write_whole() as txn:
             abandon(txn)
-    with parts.store.read() as view:
+    with parts.store.read_whole() as view:
         last, digest = last_manifest(view)
         lost = last > 0 and not parts.home.has_public_file(manifest_path(last))
         data = _signed(view, digest) if lost else None
@@ -257,7 +266,7 @@ def _signed(view: Snapshot, digest: bytes | None) -> bytes | None:
 
 def _structural_outcome(parts: Parts, row: ErasureRow) -> Outcome:
     """All that can be checked once the needles are lost: that the rows are gone, and nothing is between those left."""
-    with parts.store.read() as view:
+    with parts.store.read_whole() as view:
         targets = targets_of(view, row)
         structure = check_structure(view, targets)
     keys = erase_tenant.destroy_key(parts, row.tenant_id)

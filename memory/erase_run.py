@@ -108,7 +108,7 @@ def run(
     parts: Parts, principal: Principal, plan: Plan, failpoint: Callable[[str], None] = no_failure
 ) -> dict[str, Any]:
     """What was erased, the manifest of it, and how far it is verified."""
-    with parts.home.files.lock(record.LOCK):
+    with record.alone(parts):
         record.recover(parts)
         parts.store.require_promises()
         started = _start(parts, principal, plan)
@@ -134,6 +134,7 @@ def _start(parts: Parts, principal: Principal, plan: Plan) -> _Started:
         scope = scope_of(view, parts, principal)
         mentions = plan.mentions(view, scope, plan.select(view, scope))
     with parts.store.write() as txn:
+        txn.view.enter(scope.tenant_id)
         selection = plan.select(txn.view, scope)
         guard = plan.admit(txn, scope, selection)
         selection.require_something(guard)
@@ -180,6 +181,7 @@ def _erase(parts: Parts, plan: Plan, started: _Started) -> _Erased:
     """What went, in one transaction with the tombstone that says so."""
     scope, detail, guard = started.scope, started.draft.detail, started.guard
     with parts.store.write() as txn:
+        txn.view.enter(scope.tenant_id)
         selection = plan.select(txn.view, scope)
         if selection.digest() != started.digest:
             raise erase_token.invalid()
@@ -229,10 +231,11 @@ def _dispose(txn: Txn, entries: tuple[int, ...], requests: tuple[int, ...], guar
 
 def _verify(parts: Parts, plan: Plan, started: _Started, erased: _Erased) -> Outcome:
     wal = record.truncate_wal(parts)
+    scope = started.scope
     with parts.store.read() as view:
+        view.enter(scope.tenant_id)
         structure = check_structure(view, erased.seqs)
         bystanders = check_bystanders(view, started.bystanders)
-        scope = started.scope
         left = store_erase.ledger_of(view, scope.tenant_id, seqs=erased.seqs, **plan.ledger(scope))
     keys = erase_tenant.destroy_key(parts, scope.tenant_id)
     residue = check_residue(parts.home, parts.store, started.needles, started.canary, scope.tenant_id)
@@ -255,6 +258,7 @@ def state_begun(parts: Parts, principal: Principal) -> None:
         ahead = store_ledger.keys_begun(view, scope.tenant_id, scope.agent_tag, parts.clock())
     if ahead:
         with parts.store.write() as txn:
+            txn.view.enter(scope.tenant_id)
             beginning.state_begun(parts, principal, txn, scope, txn.stamp(parts.clock()))
 
 

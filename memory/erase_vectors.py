@@ -1,6 +1,6 @@
 """Pieces of the vectors of what is erased, to be looked for in files as its words are: a vector is as good as its text.
 
-A store without a table of vectors has none. Pieces, since a file keeps a vector in pages; of each a form in one byte a
+Pieces, since a file keeps a vector in pages; of each a form in one byte a
 number as well, which is what indexes make of it.
 """
 
@@ -18,14 +18,11 @@ PIECE_BYTES: Final = 64
 _STEP: Final = 4 * PIECE_BYTES
 _FLOAT_BYTES: Final = 4
 _MOST_INT8: Final = 127
-_IS_THERE: Final = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'vectors'"
 _VECTOR: Final = "SELECT vector FROM vectors WHERE seq = ?"
 
 
 def vector_needles(view: Snapshot, seqs: Collection[int]) -> tuple[bytes, ...]:
     """What to look for of the vectors of these statements, each once; of bytes that are all alike, nothing."""
-    if not view.rows(_IS_THERE):
-        return ()
     found: dict[bytes, None] = {}
     for seq in seqs:
         for (vector,) in view.rows(_VECTOR, seq):

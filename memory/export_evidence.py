@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from memory import store_bundle
 from memory.config import Config, format_config
+from memory.engines import require_file_store
 from memory.erase_record import LOCK
 from memory.home_names import CHECKPOINT, CONFIG, KEY_LIST, POLICY, STORE, TRUST, public_log
 from memory.layout import make_private_file
@@ -67,6 +68,7 @@ def export_evidence(home: Home, folder: Path, scope: Scope, tenant: str | None) 
     With the scope `tenant` the contents of that tenant alone are in it. No erasure goes on meanwhile: what is in
     the bundle is noted as given before anything of it could be erased.
     """
+    require_file_store(home.config.database, "an evidence bundle")
     made = _make_folder(folder)
     try:
         with home.files.lock(LOCK):

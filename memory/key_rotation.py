@@ -13,7 +13,8 @@ root that is kept offline, `request_key_list` gives what it has to sign and `ins
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -201,8 +202,8 @@ def _activate(home: Home) -> bool:
             continue
         # Nothing may be signed with the old key after this: statements are signed within a writing transaction,
         # manifests under the lock of erasures. A receipt that crosses is of a tree that the old key may sign.
-        signing = {
-            "issuer": lambda: home.parts().store.write(),
+        signing: dict[str, Callable[[], AbstractContextManager[object]]] = {
+            "issuer": lambda: home.parts().store.write_alone(),
             "manifest": lambda: home.files.lock(ERASE_LOCK),
         }
         with signing.get(use, nullcontext)():

@@ -16,10 +16,11 @@ from __future__ import annotations
 import os
 import stat
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from memory.config import Config, Guard, format_config, new_config, random_origin
+from memory.config import Config, Guard, format_config, new_config, random_origin, require_no_password
 from memory.home_names import (
     CHECKPOINT,
     CONFIG,
@@ -92,12 +93,18 @@ def require_home(folder: Path) -> None:
 
 
 def make_home(
-    folder: Path, origin: str | None, policy_text: str | None, guard: Guard, created_at: int | None = None
+    folder: Path,
+    origin: str | None,
+    policy_text: str | None,
+    guard: Guard,
+    created_at: int | None = None,
+    database: str | None = None,
 ) -> bool:
     """True once this call has made the home; False if there is one. It is there once its config.toml is.
 
     `created_at` are seconds since 1970, now by default.
     """
+    require_no_password(database or "")
     _make_folder(folder)
     _require_no_other_files(folder)
     files = DirectoryStorage(folder)
@@ -111,9 +118,8 @@ def make_home(
         for name in COSE_KEYS.values():
             make_cose_key(folder / KEYS / name)
         make_secret(folder / KEYS / INDEX_KEY)
-        config = new_config(
-            signer.verifier_key.name, guard, int(time.time()) if created_at is None else created_at
-        )
+        made_at = int(time.time()) if created_at is None else created_at
+        config = replace(new_config(signer.verifier_key.name, guard, made_at), database=database)
         from memory.key_list import first_key_list
 
         files.replace(KEY_LIST, first_key_list(folder, config))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory import restore, store_backup
 from memory.chain import log_number
+from memory.engines import require_file_store
 from memory.erase_record import LOCK
 from memory.home_names import private_log, public_log
 from memory.recovery import last_manifest
@@ -34,6 +35,7 @@ def restore_from(home: Home, place: str | None) -> dict[str, Any]:
     The copy is the mirror of the home where none is named. Raises what `restore_log` raises, before anything is
     changed, where the histories differ.
     """
+    require_file_store(home.config.database, "restoring the log from a copy")
     number = log_number(home.config)
     private = DirectoryStorage(home.path / private_log(number))
     settings = LogSettings(home.origin, (home.log_signer(),), policy=home.policy())

@@ -71,12 +71,12 @@ def drain(store: Store, log: Log, first_position: int = 0) -> int:
     _require_same_log(store, log, first_position)
     moved = 0
     while True:
-        with store.read() as view:
+        with store.read_whole() as view:
             rows = view.unlogged(BATCH)
         if not rows:
             return moved
         indexes = log.append([row.entry for row in rows])
-        with store.write() as txn:
+        with store.write_whole() as txn:
             places = (first_position + index for index in indexes)
             txn.set_entry_indexes([(row.seq, place) for row, place in zip(rows, places, strict=True)])
         moved += len(rows)
@@ -101,7 +101,7 @@ def is_published(home: Home) -> bool:
     from tlog.checkpoint import parse_checkpoint
     from tlog.note import parse_note
 
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         if view.unlogged(1):
             return False
         logged = view.last_logged_index() + 1 - home.first_position
@@ -114,7 +114,7 @@ def is_published(home: Home) -> bool:
 
 def _require_same_log(store: Store, log: Log, first_position: int) -> None:
     """Returns if the log still has every entry that the store knows to be in it."""
-    with store.read() as view:
+    with store.read_whole() as view:
         last = view.last_logged_index()
     size = log.head().size
     if last >= first_position + size:

@@ -225,6 +225,7 @@ def status(parts: Parts, principal: Principal) -> Answer:
             open_conflicts += scope is not None and is_open(view, scope.tenant_id, row.key_tag, facts)
         held = store_holds.summary(view, scope, parts.clock())
         requests = store_requests.summary(view, scope, parts.clock())
+    with parts.store.read_whole() as view:
         store = view.counts()
         size = view.last_logged_index() + 1 - parts.home.first_position
     public = receipts(parts).published()

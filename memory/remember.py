@@ -17,10 +17,10 @@ from memory.key_view import STANDING, key_now, standing_now
 from memory.model import Decision, Known, KnownFact, Principal, Proposal, Status, fact_id, own_name
 from memory.principal import require
 from memory.quarantine import present
+from memory.rows import NewFact
 from memory.scope import Scope, open_for_write, open_scope
 from memory.search import make_document, scope_token
 from memory.store_holds import held_contents, is_disputed
-from memory.store_write import NewFact
 from memory.waiting import check_witnesses, waited
 from tlog.errors import RefusedError
 

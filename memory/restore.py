@@ -18,6 +18,7 @@ from memory import store_backup
 from memory.backup_format import decrypt, read_frames, verify_file
 from memory.backup_keys import KeyRing
 from memory.chain import log_number
+from memory.engines import require_file_store
 from memory.erase_record import LOCK
 from memory.home_names import KEYS, STORE
 from memory.manifest import Manifest, verify_manifest
@@ -52,6 +53,7 @@ def restore(
     `on_missing` is told how many statements past the backup are neither opened nor tombstoned: it raises, or lets
     them be declared lost. Raises RefusedError with code `store_exists` where there is a store.
     """
+    require_file_store(home.config.database, "restoring a backup")
     _require_no_store(home)
     try:
         with file.open("rb") as opened, home.files.lock(LOCK):

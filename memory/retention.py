@@ -45,7 +45,7 @@ def retention(
     `progress` is told how many are done, of how many. Hashes of retired values whose time is over go, too.
     """
     from memory import erase_backups, store_erase
-    from memory.erase_record import LOCK, truncate_wal
+    from memory.erase_record import alone, truncate_wal
     from memory.manifest_text import REASONS, sentences
 
     require(principal, "memory:forget")
@@ -57,7 +57,7 @@ def retention(
     matched = sum(len(_ended_of(parts, one, until, now)) for one, until in untils.items())
     if not apply:
         return {"matched": matched, "removed": 0, "receipt": None, **covers}
-    with parts.store.write() as txn:
+    with parts.store.write_whole() as txn:
         store_erase.drop_expired_ledger(txn, now)
     answers: list[dict[str, Any]] = []
     removed = 0
@@ -68,7 +68,7 @@ def retention(
             removed += batch["erased"]
     progress(removed, matched)
     if not answers:
-        with parts.home.files.lock(LOCK):
+        with alone(parts):
             # Hashes that went without a fact: as after any erasure, no page from before may stay in a file. Also
             # where none went now, for a sweep before this one may have been cut short.
             pinned = truncate_wal(parts).get("why", ())
@@ -95,7 +95,7 @@ def _principals(parts: Parts, principal: Principal) -> list[Principal]:
 
     if _PURGE not in principal.scopes:
         return [principal]
-    with parts.store.read() as view:
+    with parts.store.read_whole() as view:
         found = store_erase.whose(view)
     named = ((tenant, str(decode_content(content)["agent"])) for tenant, content in found)
     return [principal, *(replace(principal, tenant=tenant, agent=agent) for tenant, agent in named)]

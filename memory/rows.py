@@ -166,3 +166,30 @@ class ErasureRow(NamedTuple):
     tombstone_seq: int | None
     detail: bytes
     manifest: bytes | None
+
+
+class NewFact(NamedTuple):
+    """The row of a write, as the fold of the statements up to now has it."""
+
+    agent_tag: bytes
+    key_tag: bytes | None
+    subject_tag: bytes | None
+    text_tag: bytes
+    status: Status
+    valid_from: int
+    declared: bool
+    valid_until: int | None
+    recorded_at: int
+
+
+class Reserved(NamedTuple):
+    """The numbers, salts and content that the next statement will have, for whoever has to name them first."""
+
+    tenant: TenantRow
+    seq: int
+    tenant_seq: int
+    link_salt: bytes
+    content: bytes
+    content_salt: bytes
+    content_hash: bytes
+    recorded_at: int

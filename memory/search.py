@@ -83,6 +83,11 @@ def make_match(scope: str, word: str) -> str:
     return " OR ".join(f'"{scope}{form}"' for form in forms_of(word))
 
 
+def is_unsegmented(character: str) -> bool:
+    """Whether a character is of a script without spaces, whose texts are indexed as pairs."""
+    return _unsegmented().fullmatch(character) is not None
+
+
 def in_key(match: str) -> str:
     """The expression for the same word in key, subject or value alone."""
     return f"{{key value}} : ({match})"

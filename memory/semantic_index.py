@@ -34,7 +34,7 @@ def catch_up(parts: Parts, batches: int | None = None) -> int:
         embedder = embedder_of(parts.home.config)
         if embedder is None:
             return 0
-        with parts.store.read() as view:
+        with parts.store.read_whole() as view:
             scopes = store_vectors.scopes(view)
         for tenant_id, agent_tag in scopes:
             left = None if batches is None else batches - -(-made // _BATCH)
@@ -50,6 +50,7 @@ def catch_up_recent(parts: Parts, scope: Scope) -> None:
     if embedder is None:
         return
     with parts.store.read() as view:
+        view.enter(scope.tenant_id)
         after = store_vectors.last_with_vector(view, scope.tenant_id, scope.agent_tag, embedder.name)
     try:
         _scope(parts, embedder, scope.tenant_id, scope.agent_tag, after, _AT_A_READ)
@@ -78,11 +79,13 @@ def _scope(
     made = 0
     while batches is None or batches > 0:
         with parts.store.read() as view:
+            view.enter(tenant_id)
             lacking = store_vectors.lacking(view, tenant_id, agent_tag, embedder.name, _BATCH, after)
         if not lacking:
             break
         packed = vectors.pack(embedder.embed([text for _, text in lacking]))
         with parts.store.write() as txn:
+            txn.view.enter(tenant_id)
             told = zip((seq for seq, _ in lacking), packed, strict=True)
             store_vectors.add(txn, tenant_id, agent_tag, embedder.name, told)
         after = lacking[-1][0]

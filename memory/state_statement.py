@@ -34,7 +34,7 @@ _SECOND: Final = 1_000_000
 def add_state_if_due(home: Home) -> bool:
     """Whether a state statement was added: a day after the last, or the home's making, if anything came since."""
     parts = home.parts()
-    with parts.store.read() as view:
+    with parts.store.read_whole() as view:
         last, at = _last(view)
         until = store_state.last_seq(view)
         if not _is_due(home, at) or until <= last:
@@ -52,7 +52,7 @@ def _is_due(home: Home, at: int | None) -> bool:
 
 def add_state(parts: Parts, last: int, until: int, counts: Counter[str]) -> bool:
     """Whether a state statement was added after the one numbered `last`; `counts` are those up to `until`."""
-    with parts.store.write() as txn:
+    with parts.store.write_alone() as txn:
         if _last(txn.view)[0] != last:
             return False  # another process was faster
         tenant = store_state.first_tenant(txn.view)

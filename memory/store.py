@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -97,6 +97,25 @@ class Store:
                 yield Snapshot(connection, self.keeps_now())
             finally:
                 _roll_back(connection)
+
+    # What is of the store as a whole, and of no one tenant: on this engine no other than the rest.
+
+    def write_whole(self) -> AbstractContextManager[Txn]:
+        """A writing transaction over all tenants."""
+        return self.write()
+
+    def write_alone(self) -> AbstractContextManager[Txn]:
+        """The same, beside which nobody writes: every statement that has a smaller number is there."""
+        return self.write()
+
+    def read_whole(self) -> AbstractContextManager[Snapshot]:
+        """One consistent view of all tenants."""
+        return self.read()
+
+    @contextmanager
+    def alone_erasing(self, deadline_seconds: float) -> Iterator[None]:
+        """Keeps other machines from erasing meanwhile: here there are none."""
+        yield
 
     def checkpoint_truncate(self, deadline_seconds: float = 10.0) -> bool:
         """True once the main file holds everything and the WAL is empty; False if a reader pins it until then."""

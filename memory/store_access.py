@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,9 +43,15 @@ def find_access(view: Snapshot, number: bytes) -> AccessRow | None:
 def all_access(view: Snapshot) -> tuple[AccessRow, ...]:
     """Every token, the oldest first, with the name of its tenant where there is one."""
     rows = view.rows(
-        f"SELECT {_COLUMNS}, t.name FROM access a LEFT JOIN tenants t ON t.name_tag = a.tenant_tag ORDER BY a.id"
+        f"""SELECT {_COLUMNS}, t.number, t.name
+            FROM access a LEFT JOIN tenants t ON t.name_tag = a.tenant_tag ORDER BY a.id"""
     )
-    return tuple(AccessRow(*row) for row in rows)
+    found = []
+    for row in rows:
+        number, name = row[-2:]
+        known = AccessRow(*row[:-2])
+        found.append(known if name is None else replace(known, tenant=view.open_name(number, name)))
+    return tuple(found)
 
 
 def has_access(view: Snapshot, now: int) -> bool:

@@ -206,8 +206,10 @@ def tenant_numbered(txn: Txn, number: bytes, name_tag: bytes) -> int:
     row = txn.view.one("SELECT id FROM tenants WHERE number = ?", number)
     if row is not None:
         return int(row[0])
-    insert(txn, "tenants", {"number": number, "name": "", "name_tag": name_tag})
-    return int(txn.connection.last_insert_rowid())
+    made = txn.view.rows(
+        "INSERT INTO tenants (number, name, name_tag) VALUES (?, '', ?) RETURNING id", number, name_tag
+    )
+    return int(made[0][0])
 
 
 def first_tenant(view: Snapshot) -> int | None:

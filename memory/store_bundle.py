@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import apsw
 
@@ -36,7 +36,8 @@ def copy_part(view: Snapshot, tenant_id: int | None, target: Path) -> None:
     """Returns once `target`, an empty file, has all links, and of contents those of one tenant, or none."""
     copy = apsw.Connection(":memory:", vfs=vfs.register())
     try:
-        with copy.backup("main", view.connection, "main") as backup:
+        source = cast("apsw.Connection", view.connection)
+        with copy.backup("main", source, "main") as backup:
             backup.step(-1)
         copy.execute("PRAGMA foreign_keys = OFF; PRAGMA secure_delete = ON")
         _strip(copy, tenant_id)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from memory.event import decode_content
 from memory.rows import SelectedFact
 from memory.search import UNINDEXED, make_document, scope_token
-from memory.store_words import remove_words
 from memory.times import HOUR
 from tlog.errors import MalformedError
 
@@ -125,7 +124,7 @@ def erase_contents(txn: Txn, tenant_id: int, seqs: Collection[int], closed_by: i
     """
     key_tags = {tag for seq in seqs for (tag,) in _key_tags(txn.view, tenant_id, seq)}
     erased = 0
-    remove_words(txn, _documents(txn.view, tenant_id, seqs))
+    txn.drop_words(_documents(txn.view, tenant_id, seqs))
     for seq in sorted(set(seqs)):
         # Until when an erased fact held is told to the hour alone by what it replaced for that time.
         txn.connection.execute(
@@ -232,13 +231,13 @@ def drop_expired_ledger(txn: Txn, now: int) -> int:
 
 def whose(view: Snapshot) -> tuple[tuple[str, bytes], ...]:
     """The name of the tenant, and the content of a fact, of each agent that there is a fact of."""
-    return tuple(
-        view.rows(
-            """SELECT t.name, c.content FROM (SELECT min(seq) AS seq FROM facts GROUP BY tenant, agent_tag) f
-               CROSS JOIN events e ON e.seq = f.seq CROSS JOIN contents c ON c.seq = f.seq
-               CROSS JOIN tenants t ON t.id = e.tenant ORDER BY f.seq"""
-        )
+    rows = view.rows(
+        """SELECT t.number, t.name, c.content
+           FROM (SELECT tenant, min(seq) AS seq FROM facts GROUP BY tenant, agent_tag) f
+           CROSS JOIN events e ON e.seq = f.seq CROSS JOIN contents c ON c.seq = f.seq
+           CROSS JOIN tenants t ON t.id = e.tenant ORDER BY f.seq"""
     )
+    return tuple((view.open_name(number, name), content) for number, name, content in rows)
 
 
 def row_numbers(view: Snapshot) -> tuple[frozenset[int], frozenset[int]]:
@@ -319,8 +318,9 @@ def _erase_one(txn: Txn, tenant_id: int, seq: int) -> int:
     if found is None:
         return 0
     lose_ends(txn, tenant_id, seq)
-    for table in ("facts", "vectors", "contents"):
+    for table in ("facts", "vectors"):
         txn.connection.execute(f"DELETE FROM {table} WHERE seq = ?", (seq,))
+    txn.drop_content(tenant_id, seq)
     txn.connection.execute("DELETE FROM tokens WHERE tenant = ? AND target = ?", (tenant_id, seq))
     txn.connection.execute("DELETE FROM grants WHERE seq = ? AND tenant = ?", (seq, tenant_id))
     return 1

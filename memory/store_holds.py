@@ -37,7 +37,7 @@ def open_holds(view: Snapshot, tenant_id: int) -> tuple[HoldRow, ...]:
            FROM acts a CROSS JOIN events e ON e.seq = a.seq CROSS JOIN contents c ON c.seq = a.seq
            WHERE a.tenant = ? AND a.act = 'holds' AND NOT EXISTS
            (SELECT 1 FROM acts r WHERE r.tenant = a.tenant AND r.target = a.seq AND r.act = 'releases')
-           GROUP BY a.seq ORDER BY a.seq""",
+           GROUP BY a.seq, e.commitment, c.content ORDER BY a.seq""",
         tenant_id,
     )
     return tuple(_hold(*row) for row in rows)

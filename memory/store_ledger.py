@@ -237,8 +237,8 @@ def _insert(txn: Txn, tenant_id: int, row: LedgerRow, expires_at: int | None) ->
            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
            ON CONFLICT (tenant, key_tag, canon_version, value_tag) DO UPDATE
            SET source = excluded.source, subject_tag = excluded.subject_tag, expires_at = NULL,
-               until = CASE WHEN until IS NULL OR excluded.until IS NULL THEN NULL
-                            ELSE max(until, excluded.until) END""",
+               until = CASE WHEN ledger.until IS NULL OR excluded.until IS NULL THEN NULL
+                            ELSE max(ledger.until, excluded.until) END""",
         (
             tenant_id,
             row.agent_tag,

@@ -21,9 +21,8 @@ from memory.rows import (
 from tlog.errors import MalformedError
 
 if TYPE_CHECKING:
-    import apsw
-
     from memory.model import Status
+    from memory.sql import Connection
 
 ID_BYTES: Final = 16
 RECORDED_AT: Final = "recorded_at"
@@ -48,7 +47,7 @@ Keeps = Callable[[FactRow], bool]
 class Snapshot:
     """One consistent view of the store, as long as its transaction lasts."""
 
-    def __init__(self, connection: apsw.Connection, keeps: Keeps | None = None) -> None:
+    def __init__(self, connection: Connection, keeps: Keeps | None = None) -> None:
         self.connection = connection
         self.keeps = keeps
         """Which facts are within their retention, None for all: the others are in no answer."""
@@ -66,6 +65,13 @@ class Snapshot:
         if row is None:
             raise LookupError("a row names a tenant that the store does not have")
         return TenantRow(*row)
+
+    def enter(self, tenant_id: int) -> None:
+        """Has the view be of this tenant: for whoever knows it already, and looks for none by its name."""
+
+    def open_name(self, number: bytes, name: str) -> str:
+        """The name of a tenant as the row of it has that."""
+        return name
 
     def named_tenant(self) -> tuple[str, bytes] | None:
         """Name and name_tag of a tenant whose name is still there, if there is one."""
@@ -288,6 +294,12 @@ class Snapshot:
             limit,
         )
         return [seq for (seq,) in rows]
+
+    def splitter(self) -> Callable[[str], list[str]]:
+        """What makes of a text the words that the index has of it."""
+        from memory.store_words import split_words
+
+        return split_words(self.connection)
 
     # Conflicts, idempotency, erasures
 

@@ -37,8 +37,9 @@ def facts_left(
         view.one(
             """SELECT f.seq, e.commitment, f.status, c.content, f.on_hold
                FROM facts f CROSS JOIN events e ON e.seq = f.seq CROSS JOIN contents c ON c.seq = f.seq
-               WHERE f.seq = ?1 AND (?2 IS NULL OR f.agent_tag = ?2)""",
+               WHERE f.seq = ? AND f.tenant = ? AND coalesce(f.agent_tag = ?, 1 = 1)""",
             seq,
+            tenant_id,
             agent_tag,
         )
         for seq in sorted(seqs)

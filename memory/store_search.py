@@ -15,7 +15,6 @@ import cbor2
 from memory.event import NO_TAGS, decode_content
 from memory.search import index_words
 from memory.store_read import FACT, marks
-from memory.store_words import split_words
 
 if TYPE_CHECKING:
     from memory.model import Status
@@ -119,7 +118,7 @@ def neighbours(
 
 def splitter(view: Snapshot) -> Callable[[str], tuple[str, ...]]:
     """What gives the words of a text as the index has them: in lower case, without marks, by their stems."""
-    split = split_words(view.connection)
+    split = view.splitter()
     return lambda text: tuple(split(text if text.isascii() else " ".join(index_words(text))))
 
 

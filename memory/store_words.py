@@ -22,7 +22,7 @@ _FILLER: Final = (0, "0", "", "")
 _MAIN_INDEX: Final = b"0"
 
 
-def split_words(connection: apsw.Connection) -> Callable[[str], list[str]]:
+def split_words(connection: Any) -> Callable[[str], list[str]]:
     """What makes of a text the words that the index has of it."""
     tokenizer = connection.fts5_tokenizer(*_TOKENIZER)
 

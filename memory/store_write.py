@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from memory import event
-from memory.rows import EventRow, TenantRow, TokenRow
+from memory.rows import EventRow, NewFact, Reserved, TenantRow, TokenRow
 from memory.store_read import RECORDED_AT, Keeps, Snapshot
 from memory.vault import new_number, new_salt
 from tlog.errors import MalformedError, VerificationError
 
 if TYPE_CHECKING:
-    import apsw
-
     from memory.model import Status
     from memory.search import Document
+    from memory.sql import Connection
 
 SignEntry = Callable[[bytes], bytes]
 """The signed entry that states a commitment C."""
@@ -51,37 +50,10 @@ _HOLDING: Final[Mapping[str, str]] = {
 }
 
 
-class NewFact(NamedTuple):
-    """The row of a write, as the fold of the statements up to now has it."""
-
-    agent_tag: bytes
-    key_tag: bytes | None
-    subject_tag: bytes | None
-    text_tag: bytes
-    status: Status
-    valid_from: int
-    declared: bool
-    valid_until: int | None
-    recorded_at: int
-
-
-class Reserved(NamedTuple):
-    """The numbers, salts and content that the next statement will have, for whoever has to name them first."""
-
-    tenant: TenantRow
-    seq: int
-    tenant_seq: int
-    link_salt: bytes
-    content: bytes
-    content_salt: bytes
-    content_hash: bytes
-    recorded_at: int
-
-
 class Txn:
     """One writing transaction. `view` reads what it has written so far."""
 
-    def __init__(self, connection: apsw.Connection, keeps: Keeps | None = None) -> None:
+    def __init__(self, connection: Connection, keeps: Keeps | None = None) -> None:
         self.connection = connection
         self.view = Snapshot(connection, keeps)
         # Nobody else writes while this lasts, so what was counted once goes on from there.
@@ -121,10 +93,13 @@ class Txn:
         if known is not None:
             return known
         number = new_number()
-        self.connection.execute(
-            "INSERT INTO tenants (number, name_tag, name) VALUES (?, ?, ?)", (number, name_tag, name)
+        made = self.view.rows(
+            "INSERT INTO tenants (number, name_tag, name) VALUES (?, ?, ?) RETURNING id",
+            number,
+            name_tag,
+            name,
         )
-        return TenantRow(self.connection.last_insert_rowid(), number, name)
+        return TenantRow(made[0][0], number, name)
 
     # Statements
 
@@ -221,14 +196,28 @@ class Txn:
                 made.entry,
             ),
         )
-        self.connection.execute(
-            "INSERT INTO contents (seq, content, salt) VALUES (?, ?, ?)",
-            (made.seq, made.content, made.content_salt),
-        )
+        self.keep_content(made)
         self.connection.execute(
             "UPDATE tenants SET last_seq = ? WHERE id = ?", (made.tenant_seq, made.tenant_id)
         )
         self._last_seq, self._tenant_seqs[made.tenant_id] = made.seq, made.tenant_seq
+
+    def keep_content(self, made: EventRow) -> None:
+        """Keeps what an erasure destroys of a statement."""
+        self.connection.execute(
+            "INSERT INTO contents (seq, content, salt) VALUES (?, ?, ?)",
+            (made.seq, made.content, made.content_salt),
+        )
+
+    def drop_content(self, tenant_id: int, seq: int) -> None:
+        """Destroys what was kept of a statement of a tenant."""
+        self.connection.execute("DELETE FROM contents WHERE seq = ?", (seq,))
+
+    def drop_words(self, documents: Iterable[tuple[int, Document]]) -> None:
+        """Takes the words of facts out of the index, each by the very columns it was made of."""
+        from memory.store_words import remove_words
+
+        remove_words(self, documents)
 
     def apply_acts(
         self, made: EventRow, kind: str, acts: Mapping[str, Sequence[bytes]], recorded_at: int

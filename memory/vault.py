@@ -29,7 +29,7 @@ _INNER: Final = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER: Final = bytes(byte ^ 0x5C for byte in range(256))
 
 
-class _Key(NamedTuple):
+class Key(NamedTuple):
     """The two hashes of HMAC (RFC 2104), begun with a key, which is shorter than a block: what every tag begins with.
 
     `hmac.digest` looks its algorithm up for each tag, which takes three times as long as all the rest of it.
@@ -44,7 +44,7 @@ class Vault:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._keys: dict[bytes, _Key] = {}
+        self._keys: dict[bytes, Key] = {}
         self._names: dict[tuple[bytes, str, str], bytes] = {}
         self._lock = threading.Lock()
         self.confirmed: set[bytes] = set()
@@ -97,15 +97,15 @@ class Vault:
             raise MalformedError(f"expected a tenant number of {TENANT_BYTES} bytes")
         return self._folder / GUARD_FOLDER / f"{tenant_number.hex()}.key"
 
-    def _tenant_key(self, tenant_number: bytes) -> _Key:
+    def _tenant_key(self, tenant_number: bytes) -> Key:
         key = self._keys.get(tenant_number)
         return key if key is not None else self._key(tenant_number, self.key_path(tenant_number))
 
-    def _key(self, name: bytes, path: Path) -> _Key:
+    def _key(self, name: bytes, path: Path) -> Key:
         key = self._keys.get(name)
         if key is None:
             with self._lock:
-                key = _begin(load_secret(path) if path.exists() else make_secret(path, KEY_BYTES))
+                key = prepare_key(load_secret(path) if path.exists() else make_secret(path, KEY_BYTES))
                 self._keys[name] = key
         return key
 
@@ -120,7 +120,7 @@ def new_number() -> bytes:
     return os.urandom(TENANT_BYTES)
 
 
-def _tag(key: _Key, domain: str, parts: tuple[str | bytes, ...]) -> bytes:
+def _tag(key: Key, domain: str, parts: tuple[str | bytes, ...]) -> bytes:
     """HMAC-SHA-256 over the deterministic CBOR of [domain, parts…], which is put together here by its heads."""
     items = [_head(4, 1 + len(parts))]
     try:
@@ -135,9 +135,10 @@ def _tag(key: _Key, domain: str, parts: tuple[str | bytes, ...]) -> bytes:
     return outer.digest()
 
 
-def _begin(key: bytes) -> _Key:
+def prepare_key(key: bytes) -> Key:
+    """What every tag under this key begins with."""
     block = key.ljust(_BLOCK_BYTES, b"\0")
-    return _Key(hashlib.sha256(block.translate(_INNER)), hashlib.sha256(block.translate(_OUTER)))
+    return Key(hashlib.sha256(block.translate(_INNER)), hashlib.sha256(block.translate(_OUTER)))
 
 
 @lru_cache(maxsize=1024)

@@ -24,15 +24,12 @@ from memory.layout import (
     COSE_KEYS,
     KEYS,
     POLICY,
-    STORE,
     TRUST,
     home_path,
     make_home,
-    make_private_file,
     own_policy,
     require_home,
     require_private,
-    require_store,
     write_policy,
     write_trust,
 )
@@ -127,17 +124,14 @@ class Home:
 
     @cached_property
     def _parts(self) -> Parts:
+        from memory.engines import open_engine
         from memory.parts import Parts
         from memory.recovery import recover_if_needed
-        from memory.store import open_store
-        from memory.vault import Vault
 
-        vault = Vault(self.path / KEYS)
-        require_store(self.path)
-        make_private_file(self.path / STORE)
+        store = open_engine(self.path, self.config.database)
         parts = Parts(
-            store=open_store(self.path / STORE, vault),
-            vault=vault,
+            store=store,
+            vault=store.vault,
             sign_entry=self._sign_entry(),
             guard=self.guard,
             issuer=self.config.issuer,
@@ -341,13 +335,17 @@ def init_home(
     origin: str | None = None,
     policy_text: str | None = None,
     guard: str | None = None,
+    database: str | None = None,
 ) -> Home:
     """A new home in `path`, open. RefusedError if there is one already: its settings would not be these."""
     folder = home_path(path)
     resolved = resolve_guard(guard, None)
-    if not make_home(folder, origin, policy_text, resolved):
+    if not make_home(folder, origin, policy_text, resolved, database=database):
         raise RefusedError("expected a folder without a home in it; there is one already", code="home_exists")
-    return open_home(folder)
+    home = open_home(folder)
+    if database is not None:
+        home.parts()  # makes the schema, or says why it cannot
+    return home
 
 
 def open_existing_home(path: str | os.PathLike[str] | None = None, *, guard: str | None = None) -> Home:

@@ -1,0 +1,37 @@
+"""The store that the settings of a home ask for: its own file, or a database that many nodes share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memory.home_names import KEYS, STORE
+from tlog.errors import MalformedError, UnavailableError
+
+if TYPE_CHECKING:
+    from memory.store import Store
+
+
+def open_engine(home: Path, database: str | None) -> Store:
+    """The store of a home, opened; `database` are the settings of the connection, None for the file store.db."""
+    if database is not None:
+        try:
+            from memory.pg_store import open_pg_store
+        except ImportError:
+            raise UnavailableError(
+                "a store on PostgreSQL needs the extra muniment[postgres]", code="extra_missing"
+            ) from None
+        return open_pg_store(database, home / KEYS)
+    from memory.layout import make_private_file, require_store
+    from memory.store import open_store
+    from memory.vault import Vault
+
+    require_store(home)
+    make_private_file(home / STORE)
+    return open_store(home / STORE, Vault(home / KEYS))
+
+
+def require_file_store(database: str | None, what: str) -> None:
+    """Returns if the store is a file; MalformedError saying what there is not yet on PostgreSQL."""
+    if database is not None:
+        raise MalformedError(f"{what} is not there yet for a store on PostgreSQL", code="not_on_postgres")

@@ -1,0 +1,160 @@
+"""The schema of a store on PostgreSQL: made once, under a lock, partitioned, behind policies; and what would be done.
+
+pg_schema.sql     tables in the schema `muniment` of a database      partitions   of each, by a hash of the tenant
+policy `own`      a transaction sees the rows of the tenant that it has set, and without one none
+policy `whole`    the role `muniment_whole` sees all: taken for the few things that are of the store as a whole
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final
+
+from tlog.errors import MalformedError, RefusedError
+
+if TYPE_CHECKING:
+    import psycopg
+
+VERSION: Final = 1
+SCHEMA: Final = "muniment"
+WHOLE: Final = "muniment_whole"
+"""The role of what is done to the store as a whole; that of the nodes has to be a member of it."""
+PARTITIONED: Final = (
+    "events",
+    "acts",
+    "subject_keys",
+    "content_keys",
+    "content_boxes",
+    "facts",
+    "words",
+    "vectors",
+    "ledger",
+    "conflicts",
+    "idempotency",
+    "tokens",
+    "openings",
+    "grants",
+)
+DEFAULT_PARTITIONS: Final = 16
+_MIGRATION_LOCK: Final = 0x4D554E49_00000001
+_OLDEST: Final = 150000
+_OWN: Final = "tenant = nullif(current_setting('muniment.tenant', true), '')::bigint"
+
+
+def ensure_schema(dsn: str, partitions: int = DEFAULT_PARTITIONS) -> None:
+    """Returns once the database has the schema of this version, made by whoever is first."""
+    from memory.pg_connection import connect, translated
+
+    connection = connect(dsn)
+    try:
+        with translated():
+            require_server(connection)
+            if version_of(connection) == VERSION:
+                return
+            connection.execute("BEGIN")
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
+            if version_of(connection) is None:
+                for statement in statements(partitions):
+                    connection.execute(statement)
+            connection.execute("COMMIT")
+            require_version(connection)
+    finally:
+        connection.close()
+
+
+def plan(dsn: str, partitions: int = DEFAULT_PARTITIONS) -> tuple[str, ...]:
+    """The statements that `ensure_schema` would run; none where the database has the schema."""
+    from memory.pg_connection import connect, translated
+
+    connection = connect(dsn)
+    try:
+        with translated():
+            require_server(connection)
+            return () if version_of(connection) == VERSION else statements(partitions)
+    finally:
+        connection.close()
+
+
+def statements(partitions: int) -> tuple[str, ...]:
+    """All that makes the schema, in order."""
+    tables = resources.files("memory").joinpath("pg_schema.sql").read_text("utf-8")
+    made = [
+        f"CREATE SCHEMA {SCHEMA}",
+        f"SET LOCAL search_path = {SCHEMA}",
+        tables,
+        "CREATE TABLE schema_version (version integer NOT NULL)",
+        f"INSERT INTO schema_version VALUES ({VERSION})",
+    ]
+    for table in PARTITIONED:
+        made += [
+            f"CREATE TABLE {table}_{number} PARTITION OF {table} "
+            f"FOR VALUES WITH (MODULUS {partitions}, REMAINDER {number})"
+            for number in range(partitions)
+        ]
+        made += [
+            f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY",
+            # Also for the owner of the tables, which the nodes may be.
+            f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY",
+            f"CREATE POLICY own ON {table} USING ({_OWN})",
+            f"CREATE POLICY whole ON {table} TO {WHOLE} USING (true)",
+        ]
+    made += [
+        f"GRANT USAGE ON SCHEMA {SCHEMA} TO {WHOLE}",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {SCHEMA} TO {WHOLE}",
+        f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {SCHEMA} TO {WHOLE}",
+    ]
+    return tuple(made)
+
+
+def require_server(connection: psycopg.Connection[Any]) -> None:
+    """Returns if the server is new enough, and the role is one that policies hold for and may take the other."""
+    if connection.info.server_version < _OLDEST:
+        raise MalformedError("expected PostgreSQL 15 or newer")
+    row = connection.execute(
+        """SELECT rolsuper OR rolbypassrls, EXISTS (SELECT 1 FROM pg_roles WHERE rolname = %s)
+           FROM pg_roles WHERE rolname = current_user""",
+        (WHOLE,),
+    ).fetchone()
+    assert row is not None
+    if row[0]:
+        raise RefusedError(
+            "expected a database role that row-level security holds for: neither a superuser nor one with BYPASSRLS",
+            code="role_unsafe",
+        )
+    known = (
+        connection.execute(
+            "SELECT pg_has_role(%s, 'MEMBER'), pg_has_role(%s, 'USAGE')", (WHOLE, WHOLE)
+        ).fetchone()
+        if row[1]
+        else None
+    )
+    if known is None or not known[0]:
+        raise MalformedError(
+            f"expected the database role to be a member of {WHOLE} "
+            f"(CREATE ROLE {WHOLE} NOLOGIN; GRANT {WHOLE} TO the role of the nodes)",
+            code="role_missing",
+        )
+    if known[1]:
+        # With what it inherits, every transaction would see all tenants.
+        raise RefusedError(
+            f"expected the database role to take {WHOLE} only where it asks for it (ALTER ROLE … NOINHERIT)",
+            code="role_unsafe",
+        )
+
+
+def require_version(connection: psycopg.Connection[Any]) -> None:
+    """Returns if the database has the schema of this version."""
+    found = version_of(connection)
+    if found != VERSION:
+        raise MalformedError(
+            f"expected a store of version {VERSION} in the database, found {found or 'none'}"
+        )
+
+
+def version_of(connection: psycopg.Connection[Any]) -> int | None:
+    """The version of the schema in the database; None if there is none."""
+    there = connection.execute("SELECT to_regclass(%s)", (f"{SCHEMA}.schema_version",)).fetchone()
+    if there is None or there[0] is None:
+        return None
+    row = connection.execute(f"SELECT max(version) FROM {SCHEMA}.schema_version").fetchone()
+    return None if row is None else row[0]
