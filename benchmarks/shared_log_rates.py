@@ -122,7 +122,7 @@ def measure(dsn: str, bucket: Counting, args: argparse.Namespace) -> None:
     print(f"bucket   {dict(bucket.requests)}, {bucket.sent / args.entries:.1f} bytes sent an entry")
     print(f"database {statements / publications:10.1f} statements a publication")
     with_sizes = (
-        "SELECT sum(pg_total_relation_size('muniment.' || name)) FROM unnest(%s::text[]) AS names (name)"
+        "SELECT sum(pg_total_relation_size('muniment_log.' || name)) FROM unnest(%s::text[]) AS names (name)"
     )
     ((size,),) = run(lambda connection: connection.execute(with_sizes, (["log_identities"],)).fetchall())
     print(f"         {int(size) / args.entries:10.1f} bytes an entry in log_identities")

@@ -35,26 +35,26 @@ POLL_SECONDS: Final = 0.1
 # between this comparison and the write; `held` has a row for each lock of ours that is still ours.
 HELD: Final = """
 WITH held AS (
-    SELECT 1 AS one FROM muniment.log_lease
+    SELECT 1 AS one FROM muniment_log.log_lease
     JOIN unnest(%(tokens)s::bigint[], %(holders)s::text[]) AS ours (token, holder) USING (token, holder)
     WHERE log = %(log)s FOR SHARE OF log_lease
 ), whole AS (SELECT FROM held HAVING count(*) = cardinality(%(tokens)s::bigint[]))
 """
 _ROW: Final = """
-INSERT INTO muniment.log_lease (log, name) VALUES (%(log)s, %(name)s) ON CONFLICT DO NOTHING RETURNING 1
+INSERT INTO muniment_log.log_lease (log, name) VALUES (%(log)s, %(name)s) ON CONFLICT DO NOTHING RETURNING 1
 """
 _TAKE: Final = """
-UPDATE muniment.log_lease
+UPDATE muniment_log.log_lease
 SET token = token + 1, holder = %(holder)s, until = clock_timestamp() + make_interval(secs => %(seconds)s)
 WHERE log = %(log)s AND name = %(name)s AND until < clock_timestamp() RETURNING token
 """
 _RENEW: Final = """
-UPDATE muniment.log_lease SET until = clock_timestamp() + make_interval(secs => %(seconds)s)
+UPDATE muniment_log.log_lease SET until = clock_timestamp() + make_interval(secs => %(seconds)s)
 FROM unnest(%(tokens)s::bigint[], %(holders)s::text[]) AS ours (token, holder)
 WHERE log = %(log)s AND log_lease.token = ours.token AND log_lease.holder = ours.holder
 """
 _RELEASE: Final = """
-UPDATE muniment.log_lease SET until = '-infinity'
+UPDATE muniment_log.log_lease SET until = '-infinity'
 WHERE log = %(log)s AND name = %(name)s AND token = %(token)s AND holder = %(holder)s
 """
 

@@ -25,31 +25,31 @@ from tlog.storage_rules import checked_path, folder_of_prefix, require_same
 if TYPE_CHECKING:
     import psycopg
 
-_PREPARED: Final = "SELECT to_regclass('muniment.log_indexed')"
+_PREPARED: Final = "SELECT to_regclass('muniment_log.log_indexed')"
 # Two nodes that prepare one database at once do it one after the other.
 _PREPARE: Final = """
 SELECT pg_advisory_xact_lock(5566778899);
-CREATE SCHEMA IF NOT EXISTS muniment;
-CREATE TABLE IF NOT EXISTS muniment.log_lease (
+CREATE SCHEMA IF NOT EXISTS muniment_log;
+CREATE TABLE IF NOT EXISTS muniment_log.log_lease (
     log text NOT NULL, name text NOT NULL, token bigint NOT NULL DEFAULT 0, holder text NOT NULL DEFAULT '',
     until timestamptz NOT NULL DEFAULT '-infinity', PRIMARY KEY (log, name));
-CREATE TABLE IF NOT EXISTS muniment.log_files (
+CREATE TABLE IF NOT EXISTS muniment_log.log_files (
     log text NOT NULL, path text COLLATE "C" NOT NULL, data bytea NOT NULL, PRIMARY KEY (log, path));
-CREATE TABLE IF NOT EXISTS muniment.log_identities (
+CREATE TABLE IF NOT EXISTS muniment_log.log_identities (
     log text NOT NULL, identity bytea NOT NULL, entry_index bigint NOT NULL, PRIMARY KEY (log, identity));
-CREATE TABLE IF NOT EXISTS muniment.log_indexed (
+CREATE TABLE IF NOT EXISTS muniment_log.log_indexed (
     log text PRIMARY KEY, size bigint NOT NULL, root bytea NOT NULL)
 """
 _WRITE: Final = "write"
-_READ: Final = "SELECT data FROM muniment.log_files WHERE log = %(log)s AND path = %(path)s"
-_NAMES: Final = (
-    "SELECT path FROM muniment.log_files WHERE log = %(log)s AND starts_with(path, %(path)s) ORDER BY path"
-)
+_READ: Final = "SELECT data FROM muniment_log.log_files WHERE log = %(log)s AND path = %(path)s"
+_NAMES: Final = """
+SELECT path FROM muniment_log.log_files WHERE log = %(log)s AND starts_with(path, %(path)s) ORDER BY path
+"""
 _ANSWER: Final = " SELECT (SELECT count(*) FROM whole), (SELECT count(*) FROM done)"
 _CREATE: Final = (
     HELD
     + """, done AS (
-    INSERT INTO muniment.log_files SELECT %(log)s, path, data
+    INSERT INTO muniment_log.log_files SELECT %(log)s, path, data
     FROM whole, unnest(%(paths)s::text[], %(contents)s::bytea[]) AS new (path, data)
     ON CONFLICT DO NOTHING RETURNING 1)"""
     + _ANSWER
@@ -57,21 +57,21 @@ _CREATE: Final = (
 _REPLACE: Final = (
     HELD
     + """, done AS (
-    INSERT INTO muniment.log_files SELECT %(log)s, %(path)s, %(data)s::bytea FROM whole
+    INSERT INTO muniment_log.log_files SELECT %(log)s, %(path)s, %(data)s::bytea FROM whole
     ON CONFLICT (log, path) DO UPDATE SET data = EXCLUDED.data RETURNING 1)"""
     + _ANSWER
 )
 _SWAP: Final = (
     HELD
     + """, done AS (
-    UPDATE muniment.log_files SET data = %(data)s
+    UPDATE muniment_log.log_files SET data = %(data)s
     WHERE log = %(log)s AND path = %(path)s AND data = %(expected)s AND EXISTS (SELECT FROM whole) RETURNING 1)"""
     + _ANSWER
 )
 _REMOVE: Final = (
     HELD
     + """, done AS (
-    DELETE FROM muniment.log_files
+    DELETE FROM muniment_log.log_files
     WHERE log = %(log)s AND path = ANY(%(paths)s) AND EXISTS (SELECT FROM whole) RETURNING 1)"""
     + _ANSWER
 )
@@ -172,19 +172,19 @@ class PgLogStorage:
         return int(done)
 
 
-_INDEXED: Final = "SELECT size, root FROM muniment.log_indexed WHERE log = %s"
+_INDEXED: Final = "SELECT size, root FROM muniment_log.log_indexed WHERE log = %s"
 _BEGIN: Final = """
-INSERT INTO muniment.log_indexed VALUES (%s, 0, %s) ON CONFLICT (log) DO UPDATE SET size = log_indexed.size
+INSERT INTO muniment_log.log_indexed VALUES (%s, 0, %s) ON CONFLICT (log) DO UPDATE SET size = log_indexed.size
 RETURNING size
 """
 _FIND: Final = """
-SELECT identity, entry_index FROM muniment.log_identities WHERE log = %s AND identity = ANY(%s)
+SELECT identity, entry_index FROM muniment_log.log_identities WHERE log = %s AND identity = ANY(%s)
 """
 _ADD: Final = """
-INSERT INTO muniment.log_identities SELECT %s, identity, %s + place - 1
+INSERT INTO muniment_log.log_identities SELECT %s, identity, %s + place - 1
 FROM unnest(%s::bytea[]) WITH ORDINALITY AS new (identity, place) ON CONFLICT DO NOTHING
 """
-_ADVANCE: Final = "UPDATE muniment.log_indexed SET size = %s, root = %s WHERE log = %s"
+_ADVANCE: Final = "UPDATE muniment_log.log_indexed SET size = %s, root = %s WHERE log = %s"
 
 
 class PgIdentityIndex:
@@ -229,7 +229,7 @@ class PgIdentityIndex:
             with connection.transaction():
                 connection.execute("SET LOCAL statement_timeout = 0")
                 connection.execute(_BEGIN, (self._log, EMPTY_HEAD.root))
-                connection.execute("DELETE FROM muniment.log_identities WHERE log = %s", (self._log,))
+                connection.execute("DELETE FROM muniment_log.log_identities WHERE log = %s", (self._log,))
                 connection.execute(_ADVANCE, (0, EMPTY_HEAD.root, self._log))
 
         self._link.run(work)

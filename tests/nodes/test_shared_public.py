@@ -37,7 +37,7 @@ def note(size: int, seed: int) -> bytes:
 
 def run_out(storage: Any) -> None:
     """All locks of the log run out now."""
-    statement = "UPDATE muniment.log_lease SET until = '-infinity' WHERE log = %s"
+    statement = "UPDATE muniment_log.log_lease SET until = '-infinity' WHERE log = %s"
     storage._link.run(lambda connection: connection.execute(statement, (storage._log,)))
 
 
@@ -101,7 +101,7 @@ def test_a_lock_that_another_took_writes_nothing(make_shared: Callable[[], Any])
 def test_of_several_locks_each_has_to_be_ours_still(make_shared: Callable[[], Any]) -> None:
     first, second = make_shared(), make_shared()
     with first.lock("outbox", 5), first.lock("append", 5):
-        statement = "UPDATE muniment.log_lease SET until = '-infinity' WHERE log = %s AND name = 'outbox'"
+        statement = "UPDATE muniment_log.log_lease SET until = '-infinity' WHERE log = %s AND name = 'outbox'"
         first._link.run(lambda connection: connection.execute(statement, (first._log,)))
         with second.lock("outbox", 5), pytest.raises(UnavailableError):
             first.replace("head", b"late")
@@ -113,7 +113,7 @@ def test_a_token_given_twice_is_still_of_one(make_shared: Callable[[], Any]) -> 
     first, second = make_shared(), make_shared()
     with first.lock("append", 5):
         run_out(first)
-        statement = "UPDATE muniment.log_lease SET token = token - 1 WHERE log = %s"
+        statement = "UPDATE muniment_log.log_lease SET token = token - 1 WHERE log = %s"
         first._link.run(lambda connection: connection.execute(statement, (first._log,)))
         with second.lock("append", 5), pytest.raises(UnavailableError):
             first.replace("head", b"late")
