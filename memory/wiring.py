@@ -20,6 +20,7 @@ from memory.chain import first_position, frozen_logs, log_number, origin_of
 from memory.config import Config, Guard, format_config, parse_config, resolve_guard
 from memory.cosigning import OnWitness, cosign_when_asked, tell_nobody
 from memory.home_names import log_key_file
+from memory.last_heads import witnessed_heads as _witnessed_heads
 from memory.layout import (
     CONFIG,
     COSE_KEYS,
@@ -166,7 +167,6 @@ class Home:
 
     @cached_property
     def _log(self) -> Log:
-        from memory.last_heads import witnessed_heads
         from tlog.log import Log, LogSettings
 
         policy, origin = self.policy(), self.config.origin
@@ -176,7 +176,7 @@ class Home:
             cosign=self.cosign_of(policy) if policy.witnesses else None,
             policy=policy,
             clock=lambda: self.clock() // 1_000_000,
-            known_heads=(lambda: witnessed_heads(policy, origin)) if policy.witnesses else None,
+            known_heads=(lambda: _witnessed_heads(policy, origin)) if policy.witnesses else None,
             mirror=self.mirror(),
         )
         log_places.prepare(self.config)
