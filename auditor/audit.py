@@ -37,6 +37,8 @@ from auditor.monitor_state import earlier_heads
 from auditor.own_heads import check_own_heads, read_own_heads
 from auditor.page_map import page_maps
 from auditor.part import audit_part
+from auditor.pg_audit import audit_database
+from auditor.pg_copy import database_of
 from auditor.pins import digests_of, known_blocks
 from auditor.progress import Tell, silent
 from auditor.promises import Held, check_promises_held, read_held
@@ -130,7 +132,13 @@ def _audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequenc
         ahead = verified_ahead(log.entries, asked.trust, places.processes, places.tell)
         log = replace(log, entries=stack.enter_context(ahead))
         outcomes = [keys, log.outcome] if bundle is None else [bundle.outcome, keys, log.outcome]
-        if places.home is not None and (places.home / STORE).exists():
+        database = None if places.home is None or bundle is not None else database_of(places.home)
+        if places.home is not None and database is not None:
+            if needles is not None:
+                raise MalformedError("expected no texts to search for: a database is not searched for them")
+            found, exhibits = audit_database(places.home, database, log, asked, tenant, held)
+            rows: tuple[bytes, ...] = ()
+        elif places.home is not None and (places.home / STORE).exists():
             found, exhibits, rows = _audit_store(places, log, asked, tenant, needles, bundle, held)
         else:
             (found, exhibits), rows = _audit_log_alone(log, places, asked, held), ()

@@ -102,7 +102,7 @@ def check_sequences(rows: StoreRows, statements: Sequence[Statement]) -> Outcome
     lost, declared = lost_of(statements), count_lost(statements)
     # Those that never reached the log are counted, and have no name.
     missing = declared - len(lost & {statement.row.commitment for statement in statements})
-    if rows.tenant_id is None:
+    if rows.tenant_id is None and not rows.many_writers:
         numbers = [statement.row.seq for statement in statements]
         # A lost one may stand between others, or have its number taken again by what was written after a restore.
         holes = (numbers[-1] if numbers else 0) - len(numbers)
@@ -172,7 +172,7 @@ def check_times(
 ) -> Outcome:
     """Recorded times never go back, never lie ahead, and none in the log is later than its cosignatures."""
     findings = []
-    latest = 0
+    latest: dict[int, int] = {}
     count = 0
     skew = CLOCK_SKEW_SECONDS * _SECOND
     for statement in statements:
@@ -184,17 +184,19 @@ def check_times(
         bound = asked.now
         if cosigned_at is not None and index is not None and index < entries.size:
             bound = min(bound, cosigned_at * _SECOND)
-        if at < latest:
+        # Where many nodes write, only the statements of one tenant are written one after the other.
+        order = statement.row.tenant_id if rows.many_writers else 0
+        if at < latest.get(order, 0):
             what = "It says that it was recorded before a statement that came earlier."
             findings.append(Finding("TIME_IMPLAUSIBLE", statement.row.place, what))
         elif at > bound + skew:
             what = "It says that it was recorded later than a checkpoint that holds it, or than now."
             findings.append(Finding("TIME_IMPLAUSIBLE", statement.row.place, what))
-        latest = max(latest, at)
+        latest[order] = max(latest.get(order, 0), at)
     last = statements[-1].recorded_at if statements else None
     stated = rows.meta.get("recorded_at")
-    wrong = type(stated) is not int or stated < latest or last not in (None, stated)
-    if rows.tenant_id is None and statements and wrong:
+    wrong = type(stated) is not int or stated < latest.get(0, 0) or last not in (None, stated)
+    if rows.tenant_id is None and not rows.many_writers and statements and wrong:
         what = "The latest time that the store keeps is not that of its last statement."
         findings.append(Finding("FACT_ALTERED", "store.db meta recorded_at", what))
     return Outcome(tuple(findings), (Note("times", "recorded times compared in order", count),))

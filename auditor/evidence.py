@@ -211,6 +211,8 @@ class StoreRows:
     flaws: tuple[StoreFlaw, ...] = ()
     tenant_id: int | None = None
     """Set where the audit is of one tenant: the rows of others were not read."""
+    many_writers: bool = False
+    """Set where many nodes write: numbers of the whole store have gaps, and times go on within each tenant alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ _SETTINGS: Final = frozenset(
         "semantic",
         "semantic_url",
         "semantic_model",
+        "database",
     }
 )
 """Those of docs/formats/home.md."""

@@ -43,16 +43,23 @@ def examine(path: str | os.PathLike[str] | None, deep: bool = False) -> tuple[Fi
         return (*found, fail("settings", error.message, "correct config.toml, or put it back from a backup"))
     with home:
         found.append(_guard(home))
-        for name, look in _checks(deep):
+        for name, look in _checks(deep, home.config.database is not None):
             found += _made(name, look, home)
     return tuple(found)
 
 
-def _checks(deep: bool) -> tuple[tuple[str, Callable[[Home], Iterator[Finding]]], ...]:
+def _checks(deep: bool, in_database: bool) -> tuple[tuple[str, Callable[[Home], Iterator[Finding]]], ...]:
+    of_store: tuple[tuple[str, Callable[[Home], Iterator[Finding]]], ...] = (
+        (("store", _database),)
+        if in_database
+        else (
+            ("store", lambda home: doctor_store.store(home, deep)),
+            ("wal", doctor_store.write_ahead_log),
+        )
+    )
     return (
         ("keys", doctor_store.keys),
-        ("store", lambda home: doctor_store.store(home, deep)),
-        ("wal", doctor_store.write_ahead_log),
+        *of_store,
         ("clock", doctor_store.clock),
         ("erasures", doctor_store.erasures),
         ("systems", doctor_store.systems),
@@ -61,6 +68,12 @@ def _checks(deep: bool) -> tuple[tuple[str, Callable[[Home], Iterator[Finding]]]
         ("witnesses", doctor_log.witnesses),
         ("mirror", doctor_log.mirror),
     )
+
+
+def _database(home: Home) -> Iterator[Finding]:
+    from memory.doctor_pg import examine as examine_database
+
+    return examine_database(home)
 
 
 def _made(name: str, look: Callable[[Home], Iterator[Finding]], home: Home) -> list[Finding]:

@@ -17,9 +17,9 @@ _SPELLINGS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
         (r"%", "%%"),
         (r"\s(?:NOT INDEXED|INDEXED BY \w+)", ""),
         (r"\bCROSS JOIN\b", "JOIN"),
-        # Both rows of a pair are of one tenant, which every key begins with.
+        # Both rows of a pair are of one tenant, which every key begins with; b, j and s stand for lists of numbers.
         (
-            r"JOIN (\w+) (\w) ON \2\.seq = ([a-ik-z])\.(\w+)",
+            r"JOIN (\w+) (\w) ON \2\.seq = ([ac-ik-rt-z])\.(\w+)",
             r"JOIN \1 \2 ON \2.seq = \3.\4 AND \2.tenant = \3.tenant",
         ),
         (

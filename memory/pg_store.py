@@ -79,6 +79,10 @@ class PgStore(Store):
         with self._writing(_ALONE, whole=True) as txn:
             yield txn
 
+    def settle(self) -> None:
+        with self.write_alone():
+            pass
+
     @contextmanager
     def read(self) -> Iterator[Snapshot]:
         with self._reading(whole=False) as view:
@@ -237,6 +241,16 @@ def open_pg_store(dsn: str, keys: Path) -> PgStore:
     pg_schema.ensure_schema(dsn)
     vault = PgVault(keys, partial(connect, dsn))
     store = PgStore(dsn, vault)
+    try:
+        _require_own(store, vault, keys)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _require_own(store: PgStore, vault: PgVault, keys: Path) -> None:
+    """Returns if the database is this home's, which it is from the first home that opens it."""
     with store.write_whole() as txn:
         proof = txn.view.meta(_HOME)
         if proof is None and not (keys / SEAL_KEY).exists():
@@ -248,4 +262,3 @@ def open_pg_store(dsn: str, keys: Path) -> PgStore:
                 "the database belongs to a home with another keys/seal.key: put that one back",
                 code="key_mismatch",
             )
-    return store

@@ -108,6 +108,9 @@ class Store:
         """The same, beside which nobody writes: every statement that has a smaller number is there."""
         return self.write()
 
+    def settle(self) -> None:
+        """Returns once whoever is writing now has ended, so that every number up to the last one is there."""
+
     def read_whole(self) -> AbstractContextManager[Snapshot]:
         """One consistent view of all tenants."""
         return self.read()

@@ -32,7 +32,7 @@ def waited(parts: Parts, answer: Answer, seq: int, wait: edge.Wait) -> Answer:
         answer["waited"] = "published"
     except UnavailableError as error:
         answer["waited"] = error.code
-    with parts.store.read() as view:
+    with parts.store.read_whole() as view:
         made = view.event_by_seq(seq)
     answer["receipt"] = receipts(parts).shape(None if made is None else made.entry_index)
     if wait == "witnessed" and answer["receipt"]["state"] != "witnessed":

@@ -109,7 +109,7 @@ def live(home: wiring.Home, clock: Clock, who: dict[str, str], tenant: str, fold
 def left(home: wiring.Home) -> dict[str, Any]:
     """Every row of every table but the pages of the word index, and every other file, as they may be compared."""
     found: dict[str, Any] = {}
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         for (table,) in view.rows("SELECT name FROM sqlite_schema WHERE type = 'table'"):
             if not table.startswith("search"):
                 found[table] = [repr(row) for row in view.rows(f"SELECT * FROM {table}")]

@@ -152,7 +152,7 @@ class World:
 
 def _contents(home: wiring.Home, id: str) -> list[Any]:
     """What a record says, and what was said when somebody agreed with it."""
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         rows = view.rows(
             """WITH it AS (SELECT seq FROM events WHERE commitment >= ? ORDER BY commitment LIMIT 1)
                SELECT content FROM contents WHERE seq IN (SELECT seq FROM it UNION
@@ -360,7 +360,7 @@ BEFORE = ("started", "in the transaction")
 
 def _there(home: wiring.Home, ids: set[str]) -> set[str]:
     """Which of the facts have their content."""
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         rows = view.rows("SELECT e.commitment FROM contents c JOIN events e ON e.seq = c.seq")
     kept = {commitment[:16] for (commitment,) in rows}
     return {id for id in ids if parse_fact_id(id) in kept}
@@ -370,7 +370,7 @@ def columns(home: wiring.Home) -> set[bytes]:
     """Every text and byte string in every table, by the schema, but for the word index and the erasures' own record."""
     own = ("meta", "erasures", "search", "search_data", "search_idx", "search_docsize", "search_config")
     found: set[bytes] = set()
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         for (table,) in view.rows("SELECT name FROM sqlite_schema WHERE type = 'table'"):
             if table not in own:
                 for row in view.rows(f"SELECT * FROM {table}"):
@@ -382,7 +382,7 @@ def columns(home: wiring.Home) -> set[bytes]:
 def tokens_of(home: wiring.Home) -> dict[int, set[bytes]]:
     """The hashes of tokens, by the statement they are for; 0 for those that are for none."""
     found: dict[int, set[bytes]] = {}
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         for target, token_hash, bound in view.rows("SELECT target, token_hash, bound FROM tokens"):
             found.setdefault(target or 0, set()).update((token_hash, bound))
     return found
@@ -391,7 +391,7 @@ def tokens_of(home: wiring.Home) -> dict[int, set[bytes]]:
 def _orphans(home: wiring.Home) -> list[str]:
     """Rows about a statement whose content is gone, in tables that have rows only about what is there."""
     found = []
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         for table, column in (("facts", "seq"), ("tokens", "target"), ("grants", "seq")):
             gone = f"{column} IS NOT NULL AND {column} NOT IN (SELECT seq FROM contents)"
             rows = view.rows(f"SELECT {column} FROM {table} WHERE {gone}")
@@ -400,7 +400,7 @@ def _orphans(home: wiring.Home) -> list[str]:
 
 
 def _has_content(home: wiring.Home, seq: int) -> bool:
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         return seq == 0 or view.one("SELECT 1 FROM contents WHERE seq = ?", seq) is not None
 
 
@@ -535,13 +535,13 @@ class Cell:
 
 
 def _states(home: wiring.Home) -> list[str]:
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         return sorted({row.state for row in view.erasures()})
 
 
 def _kept_for(home: wiring.Home) -> list[str]:
     """Why erasures that are closed in part are no more than that."""
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         partial = [row.manifest for row in view.erasures() if row.state == "closed_partial"]
     return sorted({code for data in partial if data for code in decode_manifest(data).document["why"]})
 

@@ -20,7 +20,7 @@ STANDING = ("active", "conflict")
 
 def events(home: Home) -> list[EventRow]:
     """Every statement, in the order they were made."""
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         rows = view.rows(
             """SELECT e.seq, e.tenant, e.tenant_seq, e.commitment, e.link, e.link_salt, e.content_hash, e.entry,
                       e.entry_index, c.content, c.salt
@@ -32,7 +32,7 @@ def events(home: Home) -> list[EventRow]:
 def differences(home: Home, principals: list[Principal]) -> list[str]:
     """What the tables say other than the statements do."""
     made = events(home)
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         scopes = [open_scope(view, home.parts().vault, one) for one in principals]
         tables = {
             "facts": view.rows(

@@ -34,7 +34,7 @@ def lineage(home: Home, reference: str) -> list[tuple[str | None, bool | None, s
 
 
 def statements(home: Home) -> int:
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         return int(view.rows("SELECT count(*) FROM events")[0][0])
 
 
@@ -107,7 +107,7 @@ def test_it_goes_with_the_record(home: Home) -> None:
     say(home.memory(OTHER), source="the wiki")
     token = me.forget_preview(id=first["id"])["confirm"]
     assert me.forget(id=first["id"], confirm=token)["erased"] == 1
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert not any(
             b"tablet" in row[0] or b"wiki" in row[0] for row in view.rows("SELECT content FROM contents")
         )

@@ -445,7 +445,7 @@ def test_salts_and_reads_of_the_erased_are_gone_and_others_intact(home: wiring.H
     assert memory.get("dana/address")["current"] is None
     assert memory.recall("Scully Elm Oak")["facts"] == []
     assert memory.get("fox/office")["current"] == "basement"
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         for name in ("old", "new", "echo"):
             row = view.event(1, parse_fact_id(week[name]["id"]))
             assert row is not None and (row.content, row.content_salt) == (None, None)
@@ -569,7 +569,7 @@ def test_the_manifest_is_signed_logged_and_says_what_the_tombstone_says(home: wi
     log = home.log()
     entries = [log.read_entry(index) for index in range(size)]
     assert manifest.tombstone.entry in entries
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         links = view.links(range(1, size + 1))
         announced = view.event_by_seq(next(seq for seq, one in links.items() if one.kind == "manifest"))
         tombstone = view.event(1, manifest.tombstone.commitment)
@@ -611,7 +611,7 @@ def test_the_manifest_is_signed_logged_and_says_what_the_tombstone_says(home: wi
 
 def test_a_manifest_holds_nothing_of_the_content(home: wiring.Home) -> None:
     write_week(home)
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         rows = [view.event_by_seq(seq) for seq in (1, 2, 3)]
     data = Path(forget(home, subject=DANA)["manifest"]).read_bytes()
     for needle in (*WORDS, "default"):
@@ -661,7 +661,7 @@ def test_an_erased_statement_is_logged_before_its_tombstone(home: wiring.Home) -
     week = write_week(home)
     forget(home, subject=DANA)
     home.publish()
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         rows = [view.event_by_seq(seq) for seq in range(1, 7)]
     assert [row.entry_index for row in rows if row is not None] == list(range(6))
     assert home.memory(ME).provenance(week["old"]["id"])["receipt"]["state"] == "logged"
@@ -725,7 +725,7 @@ def test_a_canary_that_is_not_found_makes_the_scan_worth_nothing(
 
 def test_a_row_that_came_back_is_found(home: wiring.Home) -> None:
     week = write_week(home)
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         row = view.event(1, parse_fact_id(week["old"]["id"]))
     assert row is not None
 
@@ -761,7 +761,7 @@ def test_a_reader_that_pins_the_write_ahead_log_is_said(
 ) -> None:
     write_week(home)
     monkeypatch.setattr(erase_record, "CHECKPOINT_SECONDS", 0.2)
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.counts()["facts"] == 4
         answer = forget(home, subject=DANA)
     assert answer["state"] == "inconclusive"
@@ -774,7 +774,7 @@ def test_a_reader_that_ends_in_time_is_waited_for(home: wiring.Home) -> None:
     reading = threading.Event()
 
     def read() -> None:
-        with home.parts().store.read() as view:
+        with home.parts().store.read_whole() as view:
             assert view.counts()["facts"] == 4
             reading.set()
             time.sleep(0.4)
@@ -901,7 +901,7 @@ def test_a_crash_before_the_manifest_lies_beside_the_tiles_is_repaired(
         again.parts()
         manifest = decode_manifest((tmp_path / "home" / "log" / "erasures" / "1.cose").read_bytes())
         assert manifest.state == "closed_complete"
-        with again.parts().store.read() as view:
+        with again.parts().store.read_whole() as view:
             row = view.erasure(1)
         assert row is not None and row.manifest == manifest.raw
 
@@ -978,7 +978,7 @@ def test_kill_9_at_any_instant_leaves_whole_erasures(tmp_path: Path) -> None:
         process.join()
         with wiring.open_home(tmp_path / "home") as home:
             assert home.parts().store.check() == ()
-            with home.parts().store.read() as view:
+            with home.parts().store.read_whole() as view:
                 erasures = view.erasures()
                 statements = view.counts()["statements"]
                 rows = [view.event_by_seq(seq) for seq in range(1, statements + 1)]

@@ -89,7 +89,7 @@ def test_a_crashed_erasure_is_complete_once_its_words_are_looked_for(
     counts = check_of(second, "residue")["counts"]
     assert (counts["needles_given"], counts["hits"], counts["controls_found"]) == (3, 0, 1)
     assert [one["check"] for one in second.document["checks"]] == ["structure", "residue", "free_space"]
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         row = view.erasure(1)
     assert row is not None and (row.state, row.manifest) == ("closed_complete", second.raw)
     assert found_in(home, DANA, "Elm Street") == set()

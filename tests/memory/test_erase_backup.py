@@ -126,7 +126,7 @@ def test_a_backup_tells_no_time_more_finely_than_the_hour(home: wiring.Home, tmp
     fill(home)
     forget(home, subject="Fox Mulder")
     file = make(home, tmp_path)
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         recorded_at = view.last_recorded_at()
     data, hour = file.read_bytes(), 3_600_000_000
     microseconds = range(recorded_at - 200, recorded_at + 200)
@@ -158,7 +158,7 @@ def test_a_backup_restores_the_whole_store(home: wiring.Home, tmp_path: Path) ->
 
 def test_no_table_is_forgotten(home: wiring.Home) -> None:
     """By the schema, not by a list: a table that a later version adds has to be thought of here."""
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         there = store_backup.tables(view)
     hashed = {table for table, _ in store_backup.HASHED.values()}
     assert there == {*store_backup.OPEN, *hashed, *store_backup.LEFT_OUT, *store_backup.WHOLE}
@@ -201,7 +201,7 @@ def test_a_request_that_is_kept_can_t_be_read_in_a_backup_either(home: wiring.Ho
     assert "body_tag" in readable(KeyRing(home.path / "keys"), file)
     forget(home, id=made["new"]["id"], guard="keep")
     assert "body_tag" not in readable(KeyRing(home.path / "keys"), file)
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.rows("SELECT length(body_tag) FROM idempotency") == [(0,)]
 
 
@@ -258,7 +258,7 @@ def test_a_restore_erases_again_what_was_erased_since(home: wiring.Home, tmp_pat
     assert (done["manifests"], done["unreadable"], done["lost"]) == (1, 0, 0)
     assert home.memory(ME).get("dana/address")["active"] == []
     assert home.memory(ME).get("fox/office")["current"] == "basement"
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.rows("SELECT count(*) FROM ledger") == [(0,)]
     from erasing import found_in
 
@@ -292,7 +292,7 @@ def test_what_is_past_the_backup_is_served_by_nobody_until_it_is_declared_lost(
         home.memory(ME).get("dana/address")
     assert give_back(home, file, on_missing=restore.declare)["lost"] == 1
     assert home.memory(ME).get("dana/address")["current"] == "Oak Lane"
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         (link,) = view.links([6]).values()
     # The number of what is lost is not used again.
     assert (link.kind, link.seq, link.details["count"]) == ("lost", 6, 1)

@@ -107,7 +107,7 @@ def test_nothing_is_exported_of_nobody_or_to_anybody(home: wiring.Home) -> None:
         home.memory(ME).export_subject(" ")
     with pytest.raises(RefusedError):
         home.memory(narrowed(ME, AGENT_SCOPES)).export_subject(DANA)
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.rows("SELECT count(*) FROM openings") == [(0,)]
 
 

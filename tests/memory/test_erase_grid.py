@@ -171,11 +171,11 @@ def test_hashes_that_expire_while_somebody_reads_are_not_called_gone(
         for street in ("Elm Street", "Oak Lane"):
             write(home, f"It is {street}.", key="office/address", value=street)
         forget(home, key="office/address", guard=f"expire={format_time(clock.now + DAY)}")
-        with home.parts().store.read() as view:
+        with home.parts().store.read_whole() as view:
             ((tag,),) = view.rows("SELECT value_tag FROM ledger")
         home.close()
         clock.now += 2 * DAY
-        with home.parts().store.read() as view:
+        with home.parts().store.read_whole() as view:
             view.counts()
             answer = home.memory(ME).retention(apply=True)
             assert (answer["state"], [one["code"] for one in answer["why"]]) == (

@@ -263,13 +263,13 @@ def test_a_preview_that_is_never_confirmed_confirms_no_client(home: wiring.Home)
     write(home, TEXT, LAPTOP, key=KEY, value=VALUE)
     token = home.memory(LAPTOP).forget_preview(key=KEY)["confirm"]
     assert token
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         (bound,) = (row[0] for row in view.rows("SELECT bound FROM tokens"))
         scope = make_scope(home.parts().vault, view.tenant_by_id(1), "default")
     from memory import erase_selection
 
     request = erase_selection.parse_request(0, key=KEY)
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         digest = erase_selection.select(view, scope, request).digest()
     assert bound not in {
         scope.bound_tag("forget", CLIENT, "key", guard, "", digest) for guard in ("keep", "erase")
@@ -309,11 +309,11 @@ def test_without_requests_nothing_of_them_is_declared(home: wiring.Home) -> None
 def test_an_erased_correction_leaves_no_time_of_its_own(home: wiring.Home, clock: Clock) -> None:
     old = write(home, "It runs in eu-west-1.", key="api/region", value="eu-west-1")
     new = write(home, "It runs in us-east-2.", key="api/region", value="us-east-2")
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         at = view.rows("SELECT replaced_at FROM facts WHERE seq = 1")[0][0]
     assert at % 3_600_000_000, "the clock of this test must not stand at a whole hour"
     forget(home, id=new["id"])
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.rows("SELECT replaced_at, end_erased FROM facts") == [(at - at % 3_600_000_000, 1)]
         numbers = [
             value
@@ -382,7 +382,7 @@ def test_a_tenant_of_which_nothing_is_left_leaves_no_name(home: wiring.Home) -> 
     again = write(home, "Back again.", ACME, key=KEY, value=VALUE)
     assert again["outcome"] == "stored" and again["id"] != written["id"]
     assert forget(home, ACME, all=True)["number"] == 2
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         statements = view.counts()["statements"]
     # A publication may add a statement of its own: the state of the store.
     assert home.publish()["size"] - statements in (0, 1)

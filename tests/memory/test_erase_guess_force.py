@@ -77,7 +77,7 @@ def live_through(home: wiring.Home) -> dict[str, Any]:
     reviewer = home.memory(LATER)
     reviewer.discard(made[3]["id"])
     reviewer.retract(made[4]["id"])
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         rows = view.rows(
             "SELECT e.commitment, c.content FROM events e JOIN contents c ON c.seq = e.seq ORDER BY e.seq"
         )

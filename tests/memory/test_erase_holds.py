@@ -87,7 +87,7 @@ def test_a_conflict_with_a_side_on_hold_stays_open(home: wiring.Home, clock: Clo
     home.memory(DESK).remember("She is in Ash Road.", key="dana/address", value="Ash Road")
     # Nothing that may be shown disagrees any more, but the one on hold still does.
     assert memory.conflicts()["conflicts"] == []
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         row = view.rows("SELECT closed_by FROM conflicts")
     assert row == [(None,)]
 
@@ -210,7 +210,7 @@ def test_holds_and_releases_are_statements_without_words(home: wiring.Home, cloc
     kept = address(home, "Elm Street")
     made = hold(home, clock, id=kept["id"])
     home.memory(ME).release(made["id"], "Skinner")
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         links = [decode_link(row.link) for row in view.events(1, 0, 10)]
     assert [link.kind for link in links] == ["write", "hold", "release"]
     assert [sorted(link.acts) for link in links] == [[], ["holds"], ["releases"]]

@@ -49,7 +49,7 @@ class Aftermath:
 def counted(home: wiring.Home) -> dict[str, int]:
     """Rows of each table that the schema has, by a connection of its own."""
     tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         return {name: view.rows(f'SELECT count(*) FROM "{name}"')[0][0] for (name,) in view.rows(tables)}
 
 
@@ -89,7 +89,7 @@ def test_queues_hold_nothing_of_it_however_little_is_written_since(aftermath: Af
 
     Nothing has been published yet: all of it waits in the outbox and in what a publication stages.
     """
-    with aftermath.home.parts().store.read() as view:
+    with aftermath.home.parts().store.read_whole() as view:
         waiting = view.rows("SELECT entry FROM events WHERE entry_index IS NULL")
     assert len(waiting) >= len(aftermath.ids)
     write(aftermath.home, "One more.")
@@ -141,7 +141,7 @@ def test_a_manifest_counts_what_somebody_else_counts(aftermath: Aftermath) -> No
     after = counted(aftermath.home)
     document = manifest_of(aftermath.home, aftermath.answer).document
     # The tombstone and the manifest, and what was written since, have contents of their own.
-    with aftermath.home.parts().store.read() as view:
+    with aftermath.home.parts().store.read_whole() as view:
         new = view.rows("SELECT count(*) FROM contents WHERE seq > ?", aftermath.rows_before["events"])[0][0]
         new_facts = view.rows("SELECT count(*) FROM facts WHERE seq > ?", aftermath.rows_before["events"])[0][
             0
@@ -238,7 +238,7 @@ def test_nothing_that_is_logged_has_any_of_it(tmp_path: Path) -> None:
 
 def test_words_of_it_are_no_longer_in_the_index(aftermath: Aftermath) -> None:
     """MemTensor/MemOS 2331, qdrant/qdrant 2550: the row was gone, and what is searched stayed until much later."""
-    with aftermath.home.parts().store.read() as view:
+    with aftermath.home.parts().store.read_whole() as view:
         view_rows = view.rows("SELECT name FROM sqlite_schema WHERE name = 'search'")
     assert view_rows == [("search",)]
     for word in sorted(aftermath.gone):

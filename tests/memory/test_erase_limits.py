@@ -229,7 +229,7 @@ def test_hashes_that_outlived_their_facts_can_be_erased(
     home: wiring.Home, clock: Clock, selector: dict[str, Any]
 ) -> None:
     leave_hashes(home, clock)
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.rows("SELECT count(*) FROM ledger") == [(2,)]
         assert view.counts()["facts"] == 0
     again = {"key": "dana/address", "subject": DANA, "value": "Elm Street"}
@@ -242,7 +242,7 @@ def test_hashes_that_outlived_their_facts_can_be_erased(
     manifest = manifest_of(home, answer)
     assert manifest.document["guard"] == {"disposition": "erase", "entries": 2}
     assert manifest.document["scope"]["count"] == len(manifest.tombstone.targets) == preview["count"]
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.rows("SELECT count(*) FROM ledger") == [(0,)]
     assert write(home, "In Elm Street again.", **again)["outcome"] == "stored"
     with pytest.raises(RefusedError):
@@ -263,7 +263,7 @@ def test_to_keep_what_alone_is_left_is_to_do_nothing(home: wiring.Home, clock: C
         with pytest.raises(RefusedError) as caught:
             call()
         assert caught.value.code in ("nothing_matched", "token_invalid")
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.rows("SELECT count(*) FROM ledger") == [(2,)]
 
 
@@ -286,14 +286,14 @@ def test_hashes_that_have_expired_go(home: wiring.Home, clock: Clock) -> None:
     answer = forget(home, key="api/region", guard="expire=2035-01-01T00:20:00Z")
     # A manifest says no time that is finer than an hour, so that is how long it holds.
     expires_at = manifest_of(home, answer).document["guard"]["expires_at"]
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.rows("SELECT expires_at FROM ledger") == [(expires_at,)]
     assert expires_at % HOUR == 0
     clock.now = expires_at - 1_000_000
     assert write(home, "Back in eu-west-1.", key="api/region", value="eu-west-1")["outcome"] == "refused"
     clock.now = expires_at + 1
     home.memory(ME).retention("900d", apply=True)
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.rows("SELECT count(*) FROM ledger") == [(0,)]
 
 
@@ -308,7 +308,7 @@ def test_an_opening_is_noted_before_it_is_given(home: wiring.Home) -> None:
     first, second = memory.give_opening(made["id"]), memory.give_opening(made["id"])
     assert first.file == second.file == memory.opening(made["id"])
     assert first.recipient != second.recipient
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         rows = view.rows("SELECT seq, recipient, given_at FROM openings")
     assert [seq for seq, _, _ in rows] == [1, 1, 1]
     assert [one.hex() for _, one, _ in rows][:2] == [first.recipient, second.recipient]
@@ -346,7 +346,7 @@ def test_an_opening_that_is_not_given_is_not_noted(home: wiring.Home) -> None:
     forget(home, id=held["id"])
     with pytest.raises(MalformedError):
         home.memory(ME).opening(held["id"])
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.rows("SELECT count(*) FROM openings") == [(0,)]
 
 

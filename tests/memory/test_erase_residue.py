@@ -200,7 +200,7 @@ def reader(home: wiring.Home) -> Iterator[None]:
 
     def read() -> None:
         while not stop.is_set():
-            with home.parts().store.read() as view:
+            with home.parts().store.read_whole() as view:
                 view.counts()
                 view.rows("SELECT * FROM contents ORDER BY seq DESC LIMIT 20")
                 time.sleep(0.15)

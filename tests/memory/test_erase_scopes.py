@@ -109,7 +109,7 @@ def test_a_tenant_is_all_its_agents_and_no_other_tenant(home: wiring.Home, times
     )
     assert found_in(home, DANA, "has a cat", "has a fish") == {"has a fish"}
     assert home.memory(OTHER_TENANT).get("fish")["current"] == "fish"
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.rows("SELECT count(*) FROM ledger WHERE tenant = 1") == [(0,)]
     assert times
 
@@ -147,7 +147,7 @@ def _forget_piece_by_piece(home: wiring.Home, left: str) -> None:
     tables = ("idempotency", "access", "ledger")
 
     def rows() -> list[int]:
-        with home.parts().store.read() as view:
+        with home.parts().store.read_whole() as view:
             return [view.rows(f"SELECT count(*) FROM {table}")[0][0] for table in tables]
 
     assert rows()[:2] == [1, 1]
@@ -158,7 +158,7 @@ def _forget_piece_by_piece(home: wiring.Home, left: str) -> None:
     assert (answer["state"], rows()) == ("closed_complete", [0, 0, 0])
     document = manifest_of(home, answer).document
     assert (document["guard"]["requests"], document["keys"][0]["destroyed"]) == (1, True)
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.rows("SELECT count(*) FROM tenants WHERE name = 'other'") == [(0,)]
     with pytest.raises(RefusedError):
         home.memory(OTHER_TENANT).forget_preview(tenant=True)

@@ -198,7 +198,7 @@ def test_after_a_crash_no_system_was_asked(home: wiring.Home, tmp_path: Path) ->
     home.close()
     with wiring.open_home(home.path) as opened:
         opened.parts()
-        with opened.parts().store.read() as view:
+        with opened.parts().store.read_whole() as view:
             (row,) = view.erasures()
         assert row.state == "inconclusive" and len(cache(tmp_path)) == 2
         opened.write_config(replace(opened.config, systems=()))

@@ -39,7 +39,7 @@ def erased(home: wiring.Home, left: bytes) -> Any:
         txn.connection.execute(sql, (vector(1),))
     (home.path / "log-state" / "index.bin").write_bytes(random.Random(9).randbytes(999) + left)
     answer = forget(home, key="otilia/city")
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.rows("SELECT count(*) FROM vectors") == [(0,)]
     return {why["code"] for why in answer["why"]}
 

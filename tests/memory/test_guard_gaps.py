@@ -377,7 +377,7 @@ def kept_out(me: Memory) -> None:
 
 
 def traces(home: Home) -> int:
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         return sum(b"oslo" in bytes(row[0]) for row in view.rows("SELECT content FROM contents"))
 
 

@@ -36,7 +36,7 @@ def me(home: Home) -> Memory:
 
 
 def facts(home: Home) -> int:
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         row = view.one("SELECT count(*) FROM facts")
         assert row is not None
         return int(row[0])

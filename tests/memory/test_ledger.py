@@ -33,14 +33,14 @@ def ide(home: Home) -> Memory:
 
 def retired(home: Home, key: str, said: str) -> bool:
     """Whether the ledger holds what is said for the key."""
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         scope = open_scope(view, home.parts().vault, ME)
         assert scope is not None
         return ledger.is_retired(view, scope, scope.key_tag(key), said, home.clock())
 
 
 def rows(home: Home) -> list[tuple[Any, ...]]:
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         return view.rows("SELECT value_tag, word_count FROM ledger ORDER BY id")
 
 
@@ -84,7 +84,7 @@ def test_a_text_that_was_erased_and_kept_out_is_not_stored_again(me: Memory, hom
     me.remember("hates Ann", key="heart")
     me.forget(id=old, guard="keep", confirm=me.forget_preview(id=old, guard="keep")["confirm"])
     assert outcome(me.remember("loves Ann", key="heart")) == ("refused", "echo")
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert not any(b"loves" in content for (content,) in view.rows("SELECT content FROM contents"))
 
 
@@ -189,7 +189,7 @@ def test_a_token_that_ends_in_a_conflict_lifts_nothing(
     assert again["outcome"] == "conflict"
     assert retired(home, "deploy", "Monday")
     assert refusal["id"] in [fact["id"] for fact in me.review()["facts"]]
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.rows("SELECT 1 FROM acts WHERE act = 'lifts'") == []
 
 

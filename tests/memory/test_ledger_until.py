@@ -129,7 +129,7 @@ def test_of_an_erased_fact_the_hour_is_left(home: Home, clock: Clock, say: Say) 
     until = clock.second(60)
     passing = me.remember("svc is in mars-1", key=KEY, value="mars-1", valid_until=until)["id"]
     erase(home, passing)
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         ((left,),) = view.rows("SELECT until FROM ledger WHERE until IS NOT NULL")
     assert left % (3600 * SECOND) == 0 and 0 < left - until * SECOND < 3600 * SECOND
     assert say("eu-west-1") == "echo"
@@ -156,7 +156,7 @@ def blind(home: Home, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def contents(home: Home) -> list[Any]:
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         return [row[0] for row in view.rows("SELECT content FROM contents")]
 
 
@@ -206,7 +206,7 @@ def test_forgetting_such_refusals_gives_no_further_guesses(home: Home, say: Say,
     # A tenant of which nothing is left has no count either.
     token = me.forget_preview(all=True)["confirm"]
     me.forget(all=True, confirm=token)
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.rows("SELECT purpose FROM tokens") == []
 
 

@@ -62,7 +62,7 @@ def say(home: Home, value: str) -> tuple[str, str | None]:
 
 
 def versions(home: Home) -> list[tuple[int, int]]:
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         return view.rows("SELECT canon_version, count(*) FROM ledger GROUP BY canon_version")
 
 
@@ -85,7 +85,7 @@ def test_new_rows_are_of_the_newest_version(home: Home, second: Any) -> None:
     say(home, "us-east-2")
     assert versions(home) == [(2, 1)]
     assert say(home, "eu west 1") == ("refused", "echo")
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert all(b"\x65canon\x02" in row[0] for row in view.rows("SELECT content FROM contents"))
 
 

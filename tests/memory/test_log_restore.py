@@ -107,7 +107,7 @@ def test_what_was_appended_to_a_fork_unknowingly_stands_after_the_copy(home: Hom
         said = Operator(back).restore_log(str(tmp_path / "mirror"))
         assert (said["size"], said["appended"], said["missing"]) == (6, 1, 2)
         back.publish()
-        with back.parts().store.read() as view:
+        with back.parts().store.read_whole() as view:
             (mine,) = view.rows("SELECT entry, entry_index FROM events ORDER BY seq DESC LIMIT 1")
         assert mine[1] == 5
         assert back.log().read_entry(5) == mine[0]

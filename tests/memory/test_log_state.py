@@ -196,7 +196,7 @@ def test_the_status_tool_promises_what_is_answered(me: Memory) -> None:
 def test_waiting_for_witnesses_that_nobody_asks_for_is_bad_input(home: Home, me: Memory) -> None:
     with pytest.raises(MalformedError, match="no witness"):
         me.remember("it is a", wait="witnessed")
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.counts()["statements"] == 0
     assert me.remember("it is a", wait="logged")["receipt"]["state"] == "logged"
 

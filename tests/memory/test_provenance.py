@@ -264,10 +264,10 @@ def test_a_fact_whose_successor_was_let_through_and_erased_is_not_shown(
     """The statement that ended it is still there; what took its place is not, and with it since when."""
     old = write(home, "Heron room.", key="room", value="Heron")["id"]
     new = let_through(home)
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         ended = [fact.id for fact in view.facts_of_key(1, key_tag(home, view), ("superseded",))]
     forget(home, id=new)
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         lost = [fact.id for fact in view.facts_of_key(1, key_tag(home, view)) if fact.end_erased]
     assert lost and set(lost) <= set(ended) and (old in lost or let_through is reaffirmed)
     for id in lost:

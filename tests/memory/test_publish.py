@@ -65,7 +65,7 @@ def write(home: wiring.Home, count: int, start: int = 0) -> list[str]:
 def assert_store_and_log_agree(home: wiring.Home) -> None:
     """Every statement stands in the log, once, at the index that the store says."""
     log = home.log()
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.unlogged(1) == ()
         count = view.counts()["statements"]
         rows = [view.event_by_seq(seq) for seq in range(1, count + 1)]

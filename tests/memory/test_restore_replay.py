@@ -112,12 +112,12 @@ def test_nothing_is_missing_after_erasures(
         erase(home)
         if published:
             home.publish()
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         before = view.rows("SELECT seq, tenant_seq, commitment, link, link_salt, content_hash FROM events")
         acts = view.rows("SELECT tenant, target, seq, act FROM acts ORDER BY 3, 2, 4")
     done = lose_and_restore(home, file)
     assert done["lost"] == 0
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         # Statement by statement what it was, however much of it the backup did not have.
         columns = "seq, tenant_seq, commitment, link, link_salt, content_hash"
         assert view.rows(f"SELECT {columns} FROM events ORDER BY seq") == before
@@ -161,10 +161,10 @@ def test_what_a_request_kept_stays_refused_though_it_was_retired_since(home: wir
     file = back_up(home)
     move(home)
     forget(home, key="dana/address", guard=guard)
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         before = view.rows("SELECT key_tag, value_tag, source, expires_at FROM ledger")
     lose_and_restore(home, file)
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.rows("SELECT key_tag, value_tag, source, expires_at FROM ledger") == before
     assert len(before) == (0 if guard == "erase" else 1)
     assert findings(home) == []
@@ -177,7 +177,7 @@ def test_hashes_that_a_later_request_erased_are_not_kept_after_all(home: wiring.
     forget(home, key="dana/address", guard="keep")
     forget(home, subject=DANA, guard="erase")
     lose_and_restore(home, file)
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.rows("SELECT count(*) FROM ledger") == [(0,)]
     assert findings(home) == []
 
@@ -209,7 +209,7 @@ def test_writes_that_are_lost_have_to_be_declared_and_no_others(home: wiring.Hom
         lose_and_restore(home, file)
     assert (caught.value.code, caught.value.fields["missing"]) == ("statements_missing", 2)
     assert lose_and_restore(home, file, restore.declare)["lost"] == 2
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         (seq,) = view.one("SELECT max(seq) FROM events") or (0,)
         link = view.links([seq])[seq]
     assert (link.kind, link.details["count"], len(link.details["statements"])) == ("lost", 2, 1)
@@ -259,7 +259,7 @@ def test_a_statement_about_the_store_is_not_lost(home: wiring.Home, clock: Clock
     clock.now += 2 * DAY
     forget(home, key="dana/dog")
     home.publish()
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         kinds = [link.kind for link in view.links(range(1, 20)).values()]
     assert kinds.count("state") == 2
     assert lose_and_restore(home, file)["lost"] == 0
@@ -287,7 +287,7 @@ def test_what_is_sealed_says_nothing_without_the_keys(home: wiring.Home) -> None
     forget(home, id=moved["id"], guard="keep")
     (path,) = (home.path / "log" / "sealed").iterdir()
     data = path.read_bytes()
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         events = view.rows("SELECT commitment, link, link_salt, content_hash FROM events")
     assert not any(part in data or part.hex() in path.name for row in events for part in row)
 

@@ -106,7 +106,7 @@ def test_an_unknown_tenant_is_made_or_refused_as_the_owner_says(home: Home) -> N
         with pytest.raises(MalformedError) as raised:
             act()
         assert raised.value.code == "unknown_tenant"
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.counts()["tenants"] == 0
     assert home.memory(make_principal("default", "bot", "desk")).remember("a fact")["outcome"] == "stored"
     answers: list[str] = []
@@ -119,7 +119,7 @@ def test_an_unknown_tenant_is_made_or_refused_as_the_owner_says(home: Home) -> N
 def test_by_default_the_first_write_makes_the_tenant_and_a_read_makes_none(home: Home) -> None:
     agent = home.memory(make_principal("acme", "bot", "desk"))
     agent.get("k")
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.counts()["tenants"] == 0
     assert agent.remember("a fact")["outcome"] == "stored"
 

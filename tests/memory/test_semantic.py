@@ -62,7 +62,7 @@ def fill(memory: Memory) -> str:
 
 
 def vectors(home: Home) -> list[tuple[int, str]]:
-    with home.memory(ME)._parts.store.read() as view:
+    with home.memory(ME)._parts.store.read_whole() as view:
         return [(seq, model) for seq, model in view.rows("SELECT seq, model FROM vectors ORDER BY seq")]
 
 

@@ -87,7 +87,7 @@ def test_agreement_changes_nothing(me: Memory, home: Home) -> None:
     again = me.remember("Yes: still EU-WEST-1.", key="Svc_Region", value="EU-WEST-1")
     assert (again["outcome"], again["id"]) == ("agreed", first["id"])
     assert again["current"] == {"id": first["id"], "value": "eu-west-1"}
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.counts()["statements"] == 1
 
 
@@ -372,7 +372,7 @@ def test_a_retry_of_something_erased_says_so(home: Home, me: Memory) -> None:
     with pytest.raises(RefusedError) as caught:
         me.remember("secret text", key="k", value="v", idempotency_key="req-1")
     assert caught.value.code == "erased"
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.rows("SELECT length(body_tag), answer FROM idempotency") == [(0, "")]
 
 
@@ -543,7 +543,7 @@ def test_no_read_serves_what_is_withheld(home: Home) -> None:
     owner = home.memory(ME)
     assert "refusedmark" in json.dumps(owner.history("k-refused"))
     # What was never let through is not even in the index of words.
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         scope = open_scope(view, home.parts().vault, ME)
         assert scope is not None
         token = scope_token(scope.agent_tag)
@@ -615,7 +615,7 @@ def test_an_empty_scope_says_which_it_searched(home: Home) -> None:
     nobody = home.memory(Principal("new", "agent", "c"))
     for answer in (nobody.recall("x"), nobody.get("k"), nobody.history("k"), nobody.conflicts()):
         assert answer["scope"] == {"tenant": "new", "agent": "agent"}
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.counts()["tenants"] == 0
 
 
@@ -664,7 +664,7 @@ def test_bad_writes_are_named_and_store_nothing(
         me.remember(**arguments)
     assert expected in caught.value.message
     assert caught.value.code == "bad_input"
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.counts()["statements"] == 0
 
 
@@ -793,7 +793,7 @@ def test_what_is_kept_out_after_an_erasure_is_not_stored_again(home: Home, me: M
     me.forget(id=old, guard="keep", confirm=me.forget_preview(id=old, guard="keep")["confirm"])
     answer = me.remember("it runs in eu-west-1", key="svc/region", value="eu-west-1")
     assert (answer["outcome"], answer["reason"]) == ("refused", "echo")
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         contents = view.rows("SELECT content FROM contents")
     assert not any(b"eu-west-1" in content for (content,) in contents)
     with pytest.raises(RefusedError) as caught:
@@ -885,7 +885,7 @@ def test_the_facts_table_is_the_fold_of_the_statements(
     clock = Clock()
     with wiring.open_home(tmp_path_factory.mktemp("fold") / "home", clock=clock) as home:
         play(home, clock, random.Random(seed), 40)
-        with home.parts().store.read() as view:
+        with home.parts().store.read_whole() as view:
             tenant = view.rows("SELECT id FROM tenants WHERE name = 'acme'")
             if not tenant:
                 return

@@ -69,7 +69,7 @@ def test_neither_the_secret_nor_a_name_is_in_a_file(home: Home) -> None:
 def test_the_length_of_a_name_is_not_to_be_seen(home: Home) -> None:
     for client in ("c", "c" * 100):
         make(home, client=client)
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert len({len(sealed) for (sealed,) in view.rows("SELECT sealed FROM access")}) == 1
 
 
@@ -176,7 +176,7 @@ def test_the_tokens_of_an_erased_tenant_are_gone(home: Home, guard: str) -> None
     # Whoever uses the name next is another tenant, whom the old token does not open.
     memory.remember("a fact of another time")
     refuses(home, token)
-    with home.parts().store.read() as view:
+    with home.parts().store.read_whole() as view:
         assert view.rows("SELECT count(*) FROM access") == [(1,)]
 
 

@@ -178,7 +178,7 @@ def reader(path: Path) -> Work:
     def work(goes_on: Callable[[], bool]) -> None:
         with wiring.open_home(path) as home:
             while goes_on():
-                with home.parts().store.read() as view:
+                with home.parts().store.read_whole() as view:
                     view.rows("SELECT * FROM contents ORDER BY seq DESC LIMIT 20")
                     time.sleep(0.05)
                 time.sleep(0.01)

@@ -1,0 +1,49 @@
+"""What there is to say of a store in PostgreSQL: every check of rows, and what is not looked at there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from auditor.checks import check_store
+from auditor.exhibits import Exhibits, exhibits_of_store
+from auditor.findings import Note, Outcome
+from auditor.pg_copy import copy_database
+from auditor.promises import Held, check_promises_held
+from auditor.store_rows import read_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from auditor.chain import AuditedLog
+    from auditor.evidence import Asked, StoreRows
+
+_NOT_LOOKED_AT: Final = (
+    ("word index", "which facts are found by which words: the index of a database is of keyed hashes"),
+    ("database pages", "dead rows and free space of the tables and indexes of the database"),
+    ("database log", "the write-ahead log, standbys, archives and backups of the database"),
+    ("guard keys", "keys of tenants' hashes, which are rows of the database"),
+)
+
+
+def audit_database(
+    home: Path, dsn: str, log: AuditedLog, asked: Asked, tenant: str | None, held: Sequence[Held]
+) -> tuple[list[Outcome], Exhibits]:
+    """The outcomes of every check of rows that knows no pages, and what they have to show."""
+    with copy_database(home, dsn) as copy:
+        rows = replace(read_rows(copy, tenant), many_writers=True)
+    verified = log.verified
+    cosigned_at = max((each.timestamp for each in verified.cosignatures), default=None) if verified else None
+    outcome, statements = check_store(rows, log.files, log.entries, cosigned_at, asked)
+    outcomes = [outcome, *_promises(held, log, rows, asked)]
+    outcomes.append(Outcome(not_checked=tuple(Note(name, text) for name, text in _NOT_LOOKED_AT)))
+    root = b"" if verified is None else verified.checkpoint.root
+    return outcomes, exhibits_of_store(rows, statements, log.files, root, asked.trust.policy)
+
+
+def _promises(held: Sequence[Held], log: AuditedLog, rows: StoreRows, asked: Asked) -> list[Outcome]:
+    if held:
+        return [check_promises_held(held, log.entries, rows, asked)]
+    text = "no receipts of clients were given: a write that was hidden with all its traces is not noticed"
+    return [Outcome(not_checked=(Note("receipts", text),))]
