@@ -1,4 +1,4 @@
-"""Storms over a memory of many nodes, one after another, each of another seed: `python tests/soak_nodes.py --rounds 20`.
+"""Storms over a memory of many nodes, each of another seed: `python tests/soak_nodes.py --rounds 20`.
 
 Starts PostgreSQL servers, an S3 server and four nodes on loopback for each. Ends at the first thing that is wrong.
 """
