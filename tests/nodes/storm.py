@@ -222,6 +222,8 @@ class Storm:
             node.wait()
 
 
+Judge = Callable[[Storm, Path, list[Written], list[bytes]], None]
+
 ROLES = (
     "CREATE ROLE muniment LOGIN NOINHERIT",
     "CREATE ROLE muniment_whole NOLOGIN",
@@ -272,7 +274,13 @@ def dsn(ports: list[int]) -> str:
     return f"host={hosts} port={listed} dbname=memory user=muniment target_session_attrs=read-write"
 
 
-def run_storm(folder: Path, seed: int, seconds: float, clients: int = 8) -> dict[str, Any]:
+def nothing_more(_storm: Storm, _folder: Path, _written: list[Written], _seen: list[bytes]) -> None:
+    return None
+
+
+def run_storm(
+    folder: Path, seed: int, seconds: float, clients: int = 8, afterwards: Judge = nothing_more
+) -> dict[str, Any]:
     """What there was of it, once all that has to be true afterwards was found to be."""
     with ExitStack() as stack:
         storm = gather(stack, folder, seed)
@@ -298,7 +306,9 @@ def run_storm(folder: Path, seed: int, seconds: float, clients: int = 8) -> dict
         for node in storm.nodes:
             node.kill()
         seen = [*watcher.seen, storm.bucket.get("checkpoint").data]
-        require_right(storm, folder, [one for writer in writers for one in writer.written], seen)
+        written = [one for writer in writers for one in writer.written]
+        require_right(storm, folder, written, seen)
+        afterwards(storm, folder, written, seen)
         return {
             "writes": sum(len(writer.written) for writer in writers),
             "retries": sum(writer.retries for writer in writers),
@@ -344,6 +354,10 @@ def require_right(storm: Storm, folder: Path, written: list[Written], seen: list
         ).fetchall()
     assert [index for index, _ in rows] == list(range(size)), "store and log are not of one length"
     assert [bytes(entry) for _, entry in rows] == entries, "a statement stands elsewhere in the log"
+    # Each write made one statement, whether it was stored, held or refused, however often it was sent; what agrees
+    # with something makes none.
+    made = [one for one in written if one.answer.get("outcome") != "agreed"]
+    assert len(rows) == len(made), f"{len(rows)} statements of {len(made)} writes"
     require_acknowledged(home_folder, written)
     copy = copy_of(storm.bucket, folder / "copy")
     audit = subprocess.run(
