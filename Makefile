@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
-.PHONY: demo test test-nodes lint format bench soak interop wheel lock clean
+.PHONY: demo test test-postgres test-nodes lint format bench soak interop wheel lock clean
 
 demo: $(READY)
 	@$(BIN)/muniment demo $(DEMO_OPTIONS)
@@ -16,6 +16,11 @@ test: $(READY)
 test-nodes: $(READY)
 	MUNIMENT_TEST_SERVERS=1 $(BIN)/python -m pytest $(TEST_OPTIONS) \
 	  tests/tlog/test_storage.py tests/tlog/test_object_storage.py tests/nodes
+
+# The tests that are of no one engine, on PostgreSQL: tests/memory/on_postgres.txt names them, and those that are not.
+test-postgres: $(READY)
+	MUNIMENT_TEST_ENGINE=postgres $(BIN)/python -m pytest -n 2 --dist loadgroup $(TEST_OPTIONS) \
+	  $$(sed -n 's/^run  *//p' tests/memory/on_postgres.txt)
 
 lint: $(READY)
 	$(BIN)/ruff check .

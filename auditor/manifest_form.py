@@ -98,7 +98,8 @@ _DENIALS: Final = """freedom_of_expression legal_obligation public_health archiv
     identity_not_shown unfounded"""
 _REASONS: Final = f"""{_DENIALS} crash_before_scan scan_not_available residue_found control_failed
     needles_not_searchable
-    needles_unconfirmed wal_pinned content_present bystander_damaged mentions_elsewhere legal_hold system_failed
+    needles_unconfirmed rows_pinned copies_remain
+    wal_pinned content_present bystander_damaged mentions_elsewhere legal_hold system_failed
     system_not_reachable system_not_verified backups_remain recipients_remain"""
 _LIMITS: Final = """file_system_free_space storage_hardware memory_and_swap other_systems who_had_an_opening
     paraphrases ledger_kept requests_kept openings_given needles_shared needles_not_searchable needles_unconfirmed
@@ -150,13 +151,21 @@ _FIELDS: Final[Mapping[str, Is]] = {
         _record(
             {
                 "kind": _word(
-                    "store index vector cache ledger wal log export backup replica processor transcript"
+                    "store heap index vector cache ledger wal log export backup replica processor transcript"
                 ),
-                "method": _word("delete delete_and_zero delete_command truncate destroy_key none external"),
+                "method": _word(
+                    "delete delete_and_zero delete_command truncate vacuum destroy_key none external"
+                ),
                 "erased": _number,
                 "result": _word("verified not_verified inconclusive held failed not_reachable out_of_scope"),
             },
-            {"system": _blob(16), "before": _number, "held": _number, "why": _words(_REASONS)},
+            {
+                "system": _blob(16),
+                "before": _number,
+                "held": _number,
+                "why": _words(_REASONS),
+                "until": _hour,
+            },
         )
     ),
     "checks": _each(

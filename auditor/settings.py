@@ -50,6 +50,7 @@ _SETTINGS: Final = frozenset(
         "semantic_url",
         "semantic_model",
         "database",
+        "database_copies",
     }
 )
 """Those of docs/formats/home.md."""

@@ -80,6 +80,7 @@ class Config:
     semantic_model: str | None = None
     database: str | None = None
     log_storage: str | None = None
+    database_copies: str | None = None
 
 
 def new_config(origin: str, guard: Guard, created_at: int) -> Config:
@@ -158,6 +159,7 @@ def parse_config(data: bytes) -> Config:
         semantic_model=_text(fields, "semantic_model", 255) if "semantic_model" in fields else None,
         database=_database(fields),
         log_storage=_text(fields, "log_storage", 1024) if "log_storage" in fields else None,
+        database_copies=_text(fields, "database_copies", 32) if "database_copies" in fields else None,
     )
 
 

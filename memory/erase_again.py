@@ -85,7 +85,7 @@ def look_again(
 def _look(parts: Parts, found: _Request, words: tuple[str, ...], canary: str) -> Outcome:
     row, targets = found.row, found.targets
     detail = decode_detail(row.detail)
-    wal = record.truncate_wal(parts)
+    pages = record.clear_pages(parts)
     with parts.store.read_whole() as view:
         structure = check_structure(view, targets)
         left = store_erase.ledger_of(view, row.tenant_id, seqs=targets)
@@ -94,7 +94,7 @@ def _look(parts: Parts, found: _Request, words: tuple[str, ...], canary: str) ->
     residue[0]["counts"]["needles_given"] = len(words)
     free_space = check_free_space(parts.home)
     backups = erase_backups.destroy_keys(parts, row.tenant_id, targets)
-    systems = [record.store_system(len(targets), len(targets), structure), wal, *backups]
+    systems = [record.store_system(len(targets), len(targets), structure), *pages, *backups]
     if detail["guard"]["disposition"] == "erase":
         result = {"result": "failed", "why": ["content_present"]} if left else {"result": "verified"}
         systems.append({"kind": "ledger", "method": "delete", "erased": detail["guard"]["entries"]} | result)

@@ -207,15 +207,21 @@ def _recipients(
     ]
 
 
-def truncate_wal(parts: Parts) -> dict[str, Any]:
-    """The write-ahead log as a system of the manifest: emptied, or pinned by a reader that did not end in time."""
+def clear_pages(parts: Parts) -> tuple[dict[str, Any], ...]:
+    """What became of rows that are gone, as systems of the manifest: taken out, or pinned by a reader that went on."""
     # Idle connections may have pages from before in their caches, which a later write would copy to the log.
     parts.store.close()
     emptied = parts.store.checkpoint_truncate(CHECKPOINT_SECONDS)
     # Every other connection sees that the log began anew, and drops its pages; that one does not.
     parts.store.close()
+    if parts.home.config.database is not None:
+        from memory.pg_copies import systems_of_database
+
+        return systems_of_database(parts.home.config, parts.clock(), emptied)
     system: dict[str, Any] = {"kind": "wal", "method": "truncate", "erased": 0}
-    return system | ({"result": "verified"} if emptied else {"result": "inconclusive", "why": ["wal_pinned"]})
+    return (
+        system | ({"result": "verified"} if emptied else {"result": "inconclusive", "why": ["wal_pinned"]}),
+    )
 
 
 # After a crash
@@ -273,7 +279,7 @@ def _structural_outcome(parts: Parts, row: ErasureRow) -> Outcome:
     residue = check("residue", "not_run", {}, ["crash_before_scan"])
     backups = erase_backups.destroy_keys(parts, row.tenant_id, targets)
     elsewhere = erase_systems.not_asked(parts.home)
-    systems = (store_system(len(targets), len(targets), structure), truncate_wal(parts), *backups, *elsewhere)
+    systems = (store_system(len(targets), len(targets), structure), *clear_pages(parts), *backups, *elsewhere)
     return Outcome(systems, (structure, residue, check_free_space(parts.home)), keys)
 
 

@@ -230,7 +230,7 @@ def _dispose(txn: Txn, entries: tuple[int, ...], requests: tuple[int, ...], guar
 
 
 def _verify(parts: Parts, plan: Plan, started: _Started, erased: _Erased) -> Outcome:
-    wal = record.truncate_wal(parts)
+    pages = record.clear_pages(parts)
     scope = started.scope
     with parts.store.read() as view:
         view.enter(scope.tenant_id)
@@ -241,7 +241,7 @@ def _verify(parts: Parts, plan: Plan, started: _Started, erased: _Erased) -> Out
     residue = check_residue(parts.home, parts.store, started.needles, started.canary, scope.tenant_id)
     free_space = check_free_space(parts.home)
     backups = erase_backups.destroy_keys(parts, scope.tenant_id, erased.seqs)
-    systems = [record.store_system(len(erased.seqs), erased.contents, structure), wal, *backups]
+    systems = [record.store_system(len(erased.seqs), erased.contents, structure), *pages, *backups]
     if started.guard.name == "erase":
         result = {"result": "failed", "why": ["content_present"]} if left else {"result": "verified"}
         systems.append({"kind": "ledger", "method": "delete", "erased": erased.ledger_entries} | result)

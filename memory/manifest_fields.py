@@ -55,6 +55,8 @@ REASONS: Final = (
             "control_failed",  # the planted canary was not found: the scan proves nothing
             "needles_not_searchable",  # a record of which no part is long and rare enough to be looked for
             "needles_unconfirmed",  # nobody knows whether the words that were given again are those of the records
+            "rows_pinned",  # a transaction kept a vacuum from taking out dead rows
+            "copies_remain",  # the log, standbys and archives of a database
             "wal_pinned",  # a reader kept the checkpoint from truncating the write-ahead log
             "content_present",
             "bystander_damaged",
@@ -72,6 +74,7 @@ REASONS: Final = (
 KINDS: Final = frozenset(
     {
         "store",
+        "heap",
         "index",
         "vector",
         "cache",
@@ -88,7 +91,7 @@ KINDS: Final = frozenset(
 # What somebody was given of the erased records.
 GIVEN: Final = frozenset({"opening", "evidence", "export"})
 METHODS: Final = frozenset(
-    {"delete", "delete_and_zero", "delete_command", "truncate", "destroy_key", "none", "external"}
+    {"delete", "delete_and_zero", "delete_command", "truncate", "vacuum", "destroy_key", "none", "external"}
 )
 RESULTS: Final = frozenset(
     {"verified", "not_verified", "inconclusive", "held", "failed", "not_reachable", "out_of_scope"}
@@ -304,7 +307,13 @@ _DOCUMENT: Final = _record(
                     "erased": _number,
                     "result": _word(RESULTS),
                 },
-                {"system": _fixed(16), "before": _number, "held": _number, "why": _words(REASONS)},
+                {
+                    "system": _fixed(16),
+                    "before": _number,
+                    "held": _number,
+                    "why": _words(REASONS),
+                    "until": _time,
+                },
             )
         ),
         "checks": _several(

@@ -25,6 +25,9 @@ REASONS: Final[Mapping[str, str]] = {
     "needles_unconfirmed": "Whether the words that were given again are those of the erased records cannot be told any"
     " more, and what would do without them was not shown: that every free byte of the store is zero, that each"
     " file is one that a home has, and that another system was counted by the ids of the records.",
+    "rows_pinned": "A transaction kept the database from taking out the rows that are gone; they may still be there.",
+    "copies_remain": "The write-ahead log, standbys and archives of the database keep what was erased, sealed, for as"
+    " long as they keep anything; nobody has looked.",
     "wal_pinned": "A reader kept the write-ahead log from being emptied; it may still hold the content.",
     "content_present": "A row of an erased statement was still found.",
     "bystander_damaged": "A record outside the selection is not as it was.",

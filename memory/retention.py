@@ -45,7 +45,7 @@ def retention(
     `progress` is told how many are done, of how many. Hashes of retired values whose time is over go, too.
     """
     from memory import erase_backups, store_erase
-    from memory.erase_record import alone, truncate_wal
+    from memory.erase_record import alone, clear_pages
     from memory.manifest_text import REASONS, sentences
 
     require(principal, "memory:forget")
@@ -71,7 +71,7 @@ def retention(
         with alone(parts):
             # Hashes that went without a fact: as after any erasure, no page from before may stay in a file. Also
             # where none went now, for a sweep before this one may have been cut short.
-            pinned = truncate_wal(parts).get("why", ())
+            pinned = [why for line in clear_pages(parts) for why in line.get("why", ())]
             erase_backups.sweep(parts)
         unsure = {"state": "inconclusive", "why": sentences(REASONS, pinned)} if pinned else {}
         return {"matched": matched, "removed": 0, "receipt": None, **covers, **unsure}

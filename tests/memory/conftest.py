@@ -12,12 +12,35 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import storing
 from postgres_server import Server, running
 from ticking import Clock
 
 from memory import wiring
 
 ENGINE = os.environ.get("MUNIMENT_TEST_ENGINE", "sqlite")
+LIST = Path(__file__).resolve().parent / "on_postgres.txt"
+
+
+def of_sqlite_alone() -> set[str]:
+    """The tests that the list excepts, by file and name."""
+    lines = LIST.read_text("utf-8").splitlines()
+    return {line.split()[1] for line in lines if line.startswith("not ")}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On PostgreSQL what the list excepts is left out; on SQLite all that needs a server but one test."""
+    excepted = of_sqlite_alone()
+
+    def is_left_out(item: pytest.Item) -> bool:
+        if ENGINE == "postgres":
+            return item.nodeid.split("[")[0] in excepted
+        return item.get_closest_marker("postgres") is not None
+
+    left_out = [item for item in items if is_left_out(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture
@@ -41,6 +64,7 @@ def home(tmp_path: Path, clock: Clock) -> Iterator[wiring.Home]:
 def postgres() -> Iterator[Server]:
     """A PostgreSQL server for this run."""
     with running() as server:
+        storing.SERVERS.append(server)
         yield server
 
 

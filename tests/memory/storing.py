@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from postgres_server import Server
 
 from memory import store_erase
 from memory.rank_matches import find
@@ -50,6 +53,7 @@ def add(
     tenant: str = "acme",
     now: int = NOW,
 ) -> EventRow:
+    row = tenant_of(txn, tenant)
     recorded_at = txn.stamp(now)
     content = {
         "tenant": tenant,
@@ -62,7 +66,6 @@ def add(
         "recorded_at": recorded_at,
         "flags": [],
     }
-    row = tenant_of(txn, tenant)
     made = txn.add_event(row, "write", content, sign=sign, acts=acts, details={"outcome": outcome})
     txn.add_fact(
         made,
@@ -88,17 +91,20 @@ def stored(store: Store, text: str, **options: Any) -> EventRow:
 
 
 def facts_of(store: Store, key: str) -> tuple[FactRow, ...]:
-    with store.read() as view:
+    with store.read_whole() as view:
         return view.facts_of_key(1, key_tag(key))
 
 
 def found(store: Store, query: str, agent: bytes = AGENT) -> list[int]:
-    with store.read() as view:
-        return [one.seq for one in find(view, 1, agent, query, ("active",)).ranked]
+    with store.read_whole() as view:
+        acme = view.tenant(b"acme".ljust(32, b"\0"))
+        known = find(view, acme.id, agent, query, ("active",)).ranked if acme is not None else ()
+    return [one.seq for one in known]
 
 
 def erase(store: Store, *seqs: int) -> int:
     with store.write() as txn:
+        txn.view.enter(1)
         targets = tuple(txn.view.commitments(seqs).values())
         content = {"recorded_at": txn.stamp(NOW)}
         tombstone = txn.add_event(
@@ -109,10 +115,28 @@ def erase(store: Store, *seqs: int) -> int:
 
 def replaced_by(store: Store, seq: int) -> int | None:
     """The statement that the row of a fact says ended it."""
-    with store.read() as view:
+    with store.read_whole() as view:
         row = view.one("SELECT replaced_by FROM facts WHERE seq = ?", seq)
     return None if row is None else row[0]
 
 
+def make_pg_store(folder: Path) -> Store:
+    from memory.pg_store import open_pg_store
+
+    keys = folder / "keys"
+    keys.mkdir(mode=0o700, exist_ok=True)
+    dsn = folder / "dsn"
+    if not dsn.exists():
+        dsn.write_text(SERVERS[0].new_database())
+    return open_pg_store(dsn.read_text(), keys)
+
+
+SERVERS: list[Server] = []
+"""The server of this run, where the tests are run on PostgreSQL."""
+
 # Another engine is one line more: a function from an empty folder to an open store.
-ENGINES: dict[str, Callable[[Path], Store]] = {"sqlite": make_store}
+ENGINES: dict[str, Callable[[Path], Store]] = (
+    {"postgres": make_pg_store}
+    if os.environ.get("MUNIMENT_TEST_ENGINE") == "postgres"
+    else {"sqlite": make_store}
+)

@@ -7,12 +7,14 @@ import re
 import shutil
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from conftest import pg_home
+from erasing import manifest_of
 from postgres_server import Server
 from ticking import Clock
 
@@ -85,6 +87,7 @@ def test_a_life_in_a_database_is_audited_clean(home: wiring.Home, clock: Clock) 
     assert outcome.counts["states"] == 1
 
 
+@pytest.mark.postgres
 def test_an_audit_finds_a_row_that_was_changed(home: wiring.Home, postgres: Server) -> None:
     home.memory(owner()).remember("Anna lives in Bern", key="anna/city", value="Bern")
     home.publish()
@@ -102,6 +105,7 @@ def test_an_audit_finds_a_row_that_was_changed(home: wiring.Home, postgres: Serv
         assert audited(home).findings, change
 
 
+@pytest.mark.postgres
 def test_without_the_first_wall_the_second_stands(home: wiring.Home, monkeypatch: pytest.MonkeyPatch) -> None:
     for tenant in ("acme", "umbrella"):
         home.memory(owner(tenant=tenant)).remember(f"a thing of {tenant}", key="thing", value=tenant)
@@ -130,6 +134,7 @@ def test_without_the_first_wall_the_second_stands(home: wiring.Home, monkeypatch
         assert view.rows("SELECT * FROM grants") == []
 
 
+@pytest.mark.postgres
 def test_two_nodes_write_one_history_of_a_key(home: wiring.Home, tmp_path: Path) -> None:
     home.memory(owner()).remember("it begins", key="counter", value="start")
     nodes = [home, another_node(home, tmp_path / "two"), another_node(home, tmp_path / "three")]
@@ -161,6 +166,7 @@ def test_two_nodes_write_one_history_of_a_key(home: wiring.Home, tmp_path: Path)
         node.close()
 
 
+@pytest.mark.postgres
 def test_tenants_do_not_wait_for_each_other(home: wiring.Home) -> None:
     for tenant in ("acme", "umbrella"):
         home.memory(owner(tenant=tenant)).remember("a thing")
@@ -170,6 +176,7 @@ def test_tenants_do_not_wait_for_each_other(home: wiring.Home) -> None:
         assert home.memory(owner(tenant="umbrella")).remember("another")["outcome"] == "stored"
 
 
+@pytest.mark.postgres
 def test_the_database_sees_no_content(home: wiring.Home, postgres: Server) -> None:
     me = home.memory(owner(tenant="Quarzfels GmbH", agent="Wendelin"))
     me.remember(
@@ -189,10 +196,12 @@ def test_the_database_sees_no_content(home: wiring.Home, postgres: Server) -> No
     assert len(stored) == 1 and b"Xanten" in stored[0][0], "the words are there for whoever has the key"
 
 
+@pytest.mark.postgres
 def test_an_erasure_destroys_the_keys_down_to_the_pages(home: wiring.Home, postgres: Server) -> None:
     me = home.memory(owner())
     me.remember("Otto wohnt in Xanten", key="otto", value="Xanten", subject="Otto")
     me.remember("something else", key="other", value="1")
+    home.write_config(replace(home.config, database_copies="35d"))
     store = home.parts().store
     with store.read_whole() as view:
         wrapped = [row[0] for row in view.rows("SELECT wrapped FROM content_keys ORDER BY seq")]
@@ -208,6 +217,17 @@ def test_an_erasure_destroys_the_keys_down_to_the_pages(home: wiring.Home, postg
     assert on_disk(wrapped[0]) and on_disk(wrapped[1]) and on_disk(subject)
     answer = me.forget(subject="Otto", confirm=me.forget_preview(subject="Otto")["confirm"])
     assert answer["erased"] == 1
+    manifest = manifest_of(home, answer)
+    assert manifest.document["state"] == "inconclusive"
+    assert {(one["kind"], one["result"]) for one in manifest.document["systems"]} == {
+        ("store", "verified"),
+        ("ledger", "verified"),
+        ("heap", "verified"),
+        ("wal", "not_verified"),
+        ("replica", "not_verified"),
+    }
+    untils = {one["until"] for one in manifest.document["systems"] if "until" in one}
+    assert untils == {-(-(home.clock() + 35 * 86_400_000_000) // 3_600_000_000) * 3_600_000_000}
     assert not on_disk(wrapped[0]) and not on_disk(subject)
     assert on_disk(wrapped[1])
     with store.read_whole() as view:
@@ -216,6 +236,7 @@ def test_an_erasure_destroys_the_keys_down_to_the_pages(home: wiring.Home, postg
     assert [fact["value"] for fact in me.recall("something else")["facts"]] == ["1"]
 
 
+@pytest.mark.postgres
 def test_an_open_view_keeps_dead_rows_and_the_erasure_says_so(home: wiring.Home) -> None:
     me = home.memory(owner())
     me.remember("Otto wohnt in Xanten", key="otto", value="Xanten")
@@ -229,6 +250,7 @@ def test_an_open_view_keeps_dead_rows_and_the_erasure_says_so(home: wiring.Home)
     assert store.checkpoint_truncate(0.2)
 
 
+@pytest.mark.postgres
 def test_a_lost_connection_is_temporary_and_loses_nothing(home: wiring.Home, postgres: Server) -> None:
     me = home.memory(owner())
     me.remember("before", key="a", value="1")
@@ -246,6 +268,7 @@ def test_a_lost_connection_is_temporary_and_loses_nothing(home: wiring.Home, pos
     assert me.get("a")["current"] == "1"
 
 
+@pytest.mark.postgres
 def test_what_others_have_undone_is_run_again(home: wiring.Home) -> None:
     home.memory(owner()).remember("before", key="a", value="1")
     store, runs = home.parts().store, []
@@ -260,6 +283,7 @@ def test_what_others_have_undone_is_run_again(home: wiring.Home) -> None:
     assert len(runs) == 3
 
 
+@pytest.mark.postgres
 @pytest.mark.parametrize(
     ("user", "code"), [("postgres", "role_unsafe"), ("heir", "role_unsafe"), ("stranger", "role_missing")]
 )
@@ -279,6 +303,7 @@ def test_a_role_that_slips_through_the_policies_is_refused(
     postgres.drop_databases()
 
 
+@pytest.mark.postgres
 def test_a_home_with_another_key_is_refused(home: wiring.Home, tmp_path: Path) -> None:
     home.memory(owner()).remember("a thing")
     other = another_node(home, tmp_path / "other")
@@ -288,6 +313,7 @@ def test_a_home_with_another_key_is_refused(home: wiring.Home, tmp_path: Path) -
     assert caught.value.code == "key_mismatch"
 
 
+@pytest.mark.postgres
 def test_the_schema_is_made_once_by_many_and_shown_before(postgres: Server) -> None:
     with postgres.connect() as connection:
         connection.execute("DROP DATABASE IF EXISTS bare")
@@ -313,6 +339,7 @@ def test_the_schema_is_made_once_by_many_and_shown_before(postgres: Server) -> N
         connection.execute("DROP DATABASE bare WITH (FORCE)")
 
 
+@pytest.mark.postgres
 def test_the_doctor_looks_at_the_database(home: wiring.Home, postgres: Server, tmp_path: Path) -> None:
     home.memory(owner()).remember("a thing")
 

@@ -45,7 +45,7 @@ def test_a_statement_opens_its_commitment_and_waits_in_the_outbox(store: Store) 
     link = event.decode_link(made.link)
     assert (link.kind, link.seq, link.tenant_seq) == ("write", 1, 1)
     assert made.entry == sign(made.commitment)
-    with store.read() as view:
+    with store.read_whole() as view:
         assert [row.seq for row in view.unlogged(10)] == [1]
         assert view.last_logged_index() == -1
         assert view.event(1, made.commitment) == view.event(1, made.commitment[:16]) == made
@@ -68,7 +68,7 @@ def test_an_undone_write_leaves_nothing(store: Store) -> None:
         add(txn, "zanzibar", key="k")
         raise ZeroDivisionError
     assert facts_of(store, "k") == ()
-    with store.read() as view:
+    with store.read_whole() as view:
         assert view.counts() == {
             "statements": 0,
             "unlogged": 0,
@@ -85,7 +85,7 @@ def test_recorded_at_goes_on_when_the_clock_goes_back(store: Store) -> None:
     stored(store, "first", now=NOW)
     stored(store, "second", now=NOW - 10**12)
     stored(store, "third", now=NOW)
-    with store.read() as view:
+    with store.read_whole() as view:
         times = [view.facts_by_seq(1, AGENT, (seq,))[0].recorded_at for seq in (1, 2, 3)]
         assert times == [NOW, NOW + 1, NOW + 2]
         assert view.last_recorded_at() == NOW + 2
@@ -117,41 +117,41 @@ def test_acts_change_the_status_of_their_targets(store: Store) -> None:
     assert (first.status, replaced_by(store, first.seq)) == ("superseded", new.seq)
     assert first.replaced_at == second.recorded_at
     assert second.status == "active"
-    with store.read() as view:
+    with store.read_whole() as view:
         (act,) = view.acts_on(1, old.seq)
     assert (act.seq, act.act, act.recorded_at) == (new.seq, "retires", second.recorded_at)
 
 
 def test_log_indexes_are_kept_and_never_changed(store: Store) -> None:
     first, second = stored(store, "one"), stored(store, "two")
-    with store.write() as txn:
+    with store.write_whole() as txn:
         txn.set_entry_indexes([(first.seq, 7)])
-    with store.write() as txn:
+    with store.write_whole() as txn:
         txn.set_entry_indexes([(first.seq, 7)])
-    with pytest.raises(VerificationError) as caught, store.write() as txn:
+    with pytest.raises(VerificationError) as caught, store.write_whole() as txn:
         txn.set_entry_indexes([(second.seq, 8), (first.seq, 9)])
     assert caught.value.code == "index_changed"
-    with pytest.raises(VerificationError), store.write() as txn:
+    with pytest.raises(VerificationError), store.write_whole() as txn:
         txn.set_entry_indexes([(second.seq, 7)])
-    with store.read() as view:
+    with store.read_whole() as view:
         assert [row.seq for row in view.unlogged(10)] == [second.seq]
         assert view.last_logged_index() == 7
 
 
 def test_a_reader_sees_one_moment(store: Store) -> None:
     stored(store, "before")
-    with store.read() as view:
+    with store.read_whole() as view:
         assert view.counts()["statements"] == 1
         stored(store, "meanwhile")
         assert view.counts()["statements"] == 1
-    with store.read() as view:
+    with store.read_whole() as view:
         assert view.counts()["statements"] == 2
 
 
 def test_reads_stay_in_their_scope(store: Store) -> None:
     mine = stored(store, "shared words")
     theirs = stored(store, "shared words", agent=OTHER_AGENT)
-    with store.read() as view:
+    with store.read_whole() as view:
         assert view.fact(1, AGENT, theirs.commitment) is None
         assert view.facts_by_seq(1, AGENT, (mine.seq, theirs.seq))[0].seq == mine.seq
         assert view.facts_by_seq(2, AGENT, (mine.seq,)) == ()
@@ -210,7 +210,7 @@ def test_finds(store: Store, text: str, query: str) -> None:
 def test_any_query_is_data(store: Store, query: str) -> None:
     stored(store, "nothing like it at all", agent=OTHER_AGENT)
     matches = make_matches(scope_token(AGENT), query)
-    with store.read() as view:
+    with store.read_whole() as view:
         for match in [*matches, *map(in_key, matches)]:
             assert view.matching(match) == []
         if matches:
@@ -228,7 +228,8 @@ def test_the_scope_is_part_of_every_match(store: Store) -> None:
     theirs = stored(store, "shared words", agent=OTHER_AGENT)
     match = any_of(make_matches(scope_token(AGENT), "shared words"))
     other = any_of(make_matches(scope_token(OTHER_AGENT), "shared words"))
-    with store.read() as view:
+    with store.read_whole() as view:
+        view.enter(1)
         assert view.matching(match) == [mine.seq]
         assert view.matching_of_status(1, AGENT, other, ("active",)) == []
         assert view.matching_of_status(2, AGENT, match, ("active",)) == []
@@ -244,10 +245,10 @@ def test_words_of_a_key_weigh_more(store: Store) -> None:
 
 def test_a_token_holds_once_until_it_expires(store: Store) -> None:
     stored(store, "x")
-    with store.write() as txn:
+    with store.write_whole() as txn:
         txn.add_token(1, b"a" * 32, "forget", b"bound", NOW + 100)
         txn.add_token(1, b"b" * 32, "forget", b"bound", NOW + 10)
-    with store.write() as txn:
+    with store.write_whole() as txn:
         assert txn.take_token(1, b"a" * 32, "reaffirm", NOW) is None
         assert txn.take_token(2, b"a" * 32, "forget", NOW) is None
         taken = txn.take_token(1, b"a" * 32, "forget", NOW)
@@ -259,12 +260,12 @@ def test_a_token_holds_once_until_it_expires(store: Store) -> None:
 
 def test_a_token_taken_in_an_undone_transaction_still_holds(store: Store) -> None:
     stored(store, "x")
-    with store.write() as txn:
+    with store.write_whole() as txn:
         txn.add_token(1, b"a" * 32, "forget", b"bound", NOW + 100)
-    with pytest.raises(RefusedError), store.write() as txn:
+    with pytest.raises(RefusedError), store.write_whole() as txn:
         txn.take_token(1, b"a" * 32, "forget", NOW)
         raise RefusedError("no")
-    with store.write() as txn:
+    with store.write_whole() as txn:
         assert txn.take_token(1, b"a" * 32, "forget", NOW) is not None
 
 
@@ -274,7 +275,7 @@ def test_an_erased_statement_keeps_its_link_and_hash(store: Store) -> None:
     assert erase(store, made.seq) == 0
     assert facts_of(store, "k") == ()
     assert found(store, "quartz") == []
-    with store.read() as view:
+    with store.read_whole() as view:
         row = view.event_by_seq(made.seq)
     assert row is not None
     assert row.content is None
