@@ -12,7 +12,7 @@ from crowd import Crowd, require_sound
 from node import FAILPOINTS, entry, open_node
 from proxy import Proxy
 
-from tlog.errors import UnavailableError
+from tlog.errors import UnavailableError, VerificationError
 from tlog.log import Log
 
 Place = Callable[..., dict[str, Any]]
@@ -160,3 +160,32 @@ def test_a_lost_connection_is_tried_again_and_loses_nothing(
     assert met == [step]
     require_sound(log, heard, numbers)
     proxy.close()
+
+
+def test_a_database_that_was_put_back_publishes_nothing_and_changes_no_object(
+    place: Place, here: Here
+) -> None:
+    settings = place()
+    log = here(settings, [])
+    log.append([entry(number) for number in range(5)])
+    log.publish(10)
+    tables = ("log_files", "log_identities", "log_indexed")
+
+    def on_each(statement: str) -> None:
+        for table in tables:
+            run = statement.format(table=table, kept=f"kept_{settings['log']}_{table}")
+            log.private._link.run(lambda connection, run=run: connection.execute(run))  # type: ignore[attr-defined]
+
+    on_each("CREATE TABLE muniment_log.{kept} AS SELECT * FROM muniment_log.{table}")
+    log.append([entry(number) for number in range(5, 20)])
+    log.publish(10)
+    on_each("DELETE FROM muniment_log.{table} WHERE log IN (SELECT log FROM muniment_log.{kept})")
+    on_each("INSERT INTO muniment_log.{table} SELECT * FROM muniment_log.{kept}")
+    on_each("DROP TABLE muniment_log.{kept}")
+    before = {name: log.public.read(name) for name in log.public.names("")}
+    other = here(settings, [])
+    other.append([entry(number) for number in range(100, 103)])
+    with pytest.raises(VerificationError) as caught:
+        other.publish(10)
+    assert caught.value.code == "rolled_back"
+    assert {name: other.public.read(name) for name in other.public.names("")} == before
