@@ -3,13 +3,19 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
-.PHONY: demo test test-postgres lint format bench bench-full bench-quick soak interop wheel lock clean
+.PHONY: demo test test-postgres test-nodes lint format bench bench-full bench-quick soak interop wheel lock clean
 
 demo: $(READY)
 	@$(BIN)/muniment demo $(DEMO_OPTIONS)
 
 test: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(TEST_OPTIONS)
+
+# With a real PostgreSQL and a real S3 server, which the tests start on loopback: storages, nodes killed and stopped at
+# each step, storms.
+test-nodes: $(READY)
+	MUNIMENT_TEST_SERVERS=1 $(BIN)/python -m pytest $(TEST_OPTIONS) \
+	  tests/tlog/test_storage.py tests/tlog/test_object_storage.py tests/nodes
 
 # The tests that are of no one engine, on PostgreSQL: tests/memory/on_postgres.txt names them, and those that are not.
 test-postgres: $(READY)
@@ -77,6 +83,7 @@ soak: $(READY)
 	test $(or $(SOAK_MINUTES),30) -lt 10 || \
 	  HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -o timeout=1800 \
 	    $(addprefix tests/memory/test_,stateful.py canon.py guard.py timeline.py)
+	test $(or $(SOAK_MINUTES),30) -lt 30 || $(BIN)/python tests/soak_nodes.py --rounds 20
 	$(BIN)/python tests/soak.py --minutes $$(awk 'BEGIN { print 0.6 * $(or $(SOAK_MINUTES),30) }')
 	$(BIN)/python tests/soak_witness.py --minutes $$(awk 'BEGIN { print 0.4 * $(or $(SOAK_MINUTES),30) }')
 

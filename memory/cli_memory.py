@@ -77,6 +77,7 @@ def _init_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--origin", metavar="NAME", help="the origin of the log (default: a random name)")
     parser.add_argument("--policy", metavar="FILE", help="a C2SP witness policy the log has to satisfy")
     parser.add_argument("--database", metavar="DSN", help="a PostgreSQL database for the store (no password)")
+    parser.add_argument("--log-storage", metavar="URL", help="a bucket for the log, as s3://bucket/prefix")
 
 
 def _remember_options(parser: argparse.ArgumentParser) -> None:
@@ -175,9 +176,9 @@ def _init(args: argparse.Namespace) -> int:
             policy = Path(args.policy).read_text("utf-8")
         except (OSError, UnicodeDecodeError):
             raise MalformedError("expected --policy to name a readable C2SP policy file") from None
-    with wiring.init_home(args.home, origin=args.origin, policy_text=policy, database=args.database) as home:
-        answer = home.describe()
-    show(args, answer, lambda a: "\n".join(f"{name}: {value}" for name, value in a.items()))
+    places = {"database": args.database, "log_storage": args.log_storage}
+    with wiring.init_home(args.home, origin=args.origin, policy_text=policy, **places) as home:
+        show(args, home.describe(), lambda a: "\n".join(f"{name}: {value}" for name, value in a.items()))
     return 0
 
 

@@ -53,7 +53,8 @@ class Config:
     `instruction_shaped` are the terms of `memory.admission`, `unknown_tenants` those of `memory.scope`; `retention`
     and `withheld_retention` are those of `memory.retention_rules`, `systems` the lines of `memory.erase_systems`.
     `semantic`, with its url and model, is what `memory.semantic` makes vectors with. `database` is the PostgreSQL
-    database that has the store (memory.engines); without it that is a file of the home.
+    database that has the store (memory.engines); without it that is a file of the home. `log_storage` is the bucket
+    that has the log (memory.log_places).
     """
 
     origin: str
@@ -78,6 +79,7 @@ class Config:
     semantic_url: str | None = None
     semantic_model: str | None = None
     database: str | None = None
+    log_storage: str | None = None
     database_copies: str | None = None
 
 
@@ -156,6 +158,7 @@ def parse_config(data: bytes) -> Config:
         semantic_url=_text(fields, "semantic_url", 4096) if "semantic_url" in fields else None,
         semantic_model=_text(fields, "semantic_model", 255) if "semantic_model" in fields else None,
         database=_database(fields),
+        log_storage=_text(fields, "log_storage", 1024) if "log_storage" in fields else None,
         database_copies=_text(fields, "database_copies", 32) if "database_copies" in fields else None,
     )
 

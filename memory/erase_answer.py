@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from memory.log_places import public_name
 from memory.manifest_text import REASONS, STATES, sentences
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def describe(parts: Parts, finished: Finished, mentions: Mentioned) -> dict[str,
         "openings": document["scope"].get("openings", 0),
         "held": document["scope"].get("held", 0),
         "backups": len(document.get("backups", ())),
-        "manifest": str(parts.home.public_storage().folder / finished.file),
+        "manifest": public_name(parts.home.path, parts.home.config, finished.file),
         "number": document["number"],
         "request": document["request"].hex(),
         "residue": {"result": residue["result"], **residue["counts"], **hits},

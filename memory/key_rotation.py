@@ -32,6 +32,7 @@ from memory.key_list import (
     to_certify,
     with_next_keys,
 )
+from memory.log_places import require_own_log
 from tlog.ascii import encode_base64
 from tlog.certificates import (
     KeyList,
@@ -58,6 +59,7 @@ def rotate(home: Home, use: str, root: CoseSigner | None, deadline_seconds: floa
     Raises UnavailableError with code `witness_quorum_not_met` where the new key is in use and the log could not
     be published: called again, it goes on from there.
     """
+    require_own_log(home.config, "the rotation of keys")
     if use not in COSE_KEYS:
         raise MalformedError(f"expected a use of {', '.join(COSE_KEYS)}")
     with home.files.lock(LOCK):
@@ -96,6 +98,7 @@ def install_key_list(
     home: Home, data: bytes, root_key: CoseKey | None, deadline_seconds: float
 ) -> dict[str, Any]:
     """What the home does with a list that the root signed: its keys, and which of them came into use."""
+    require_own_log(home.config, "a key list of a root")
     with home.files.lock(LOCK):
         root = root_of(home.config)
         if root is None and root_key is None:

@@ -100,12 +100,17 @@ def make_home(
     guard: Guard,
     created_at: int | None = None,
     database: str | None = None,
+    log_storage: str | None = None,
 ) -> bool:
     """True once this call has made the home; False if there is one. It is there once its config.toml is.
 
     `created_at` are seconds since 1970, now by default.
     """
     require_no_password(database or "")
+    if log_storage is not None and database is None:
+        raise MalformedError(
+            "expected --database beside --log-storage: a log in a bucket has its state there"
+        )
     _make_folder(folder)
     _require_no_other_files(folder)
     files = DirectoryStorage(folder)
@@ -120,7 +125,8 @@ def make_home(
             make_cose_key(folder / KEYS / name)
         make_secret(folder / KEYS / INDEX_KEY)
         made_at = int(time.time()) if created_at is None else created_at
-        config = replace(new_config(signer.verifier_key.name, guard, made_at), database=database)
+        settings = new_config(signer.verifier_key.name, guard, made_at)
+        config = replace(settings, database=database, log_storage=log_storage)
         from memory.key_list import first_key_list
 
         files.replace(KEY_LIST, first_key_list(folder, config))

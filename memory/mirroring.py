@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory.chain import frozen_logs, log_number
 from memory.home_names import public_log
+from memory.log_places import require_own_log
 from tlog.ascii import encode_base64
 from tlog.errors import MalformedError
 from tlog.mirror import Mirror, other_files, reaching
@@ -28,6 +29,7 @@ def set_mirror(home: Home, folder: str) -> dict[str, Any]:
 
     Raises VerificationError with code `rolled_back` if what lies there is ahead of this home, or beside it.
     """
+    require_own_log(home.config, "a mirror")
     path = Path(folder).expanduser().absolute()
     if path.resolve().is_relative_to(home.path.resolve()):
         raise MalformedError("expected the mirror to lie outside the home that it is a mirror of")

@@ -15,6 +15,7 @@ from memory.chain import FrozenLog, log_number
 from memory.config import random_origin
 from memory.home_names import KEYS, POLICY, log_key_file, private_log, public_log
 from memory.layout import own_policy
+from memory.log_places import private_of, require_own_log
 from memory.mirroring import mirror_at
 from memory.publish import drain
 from tlog.ascii import encode_base64
@@ -36,6 +37,7 @@ _OUTBOX: Final = "outbox"
 
 def prepare(home: Home, origin: str | None) -> dict[str, Any]:
     """Origin and vkey of the log that would come next, for its witnesses to know it before it begins."""
+    require_own_log(home.config, "a log that takes the place of this one")
     with home.files.lock(LOCK):
         key = _next_log_key(home, origin).verifier_key
     return {"state": "prepared", "origin": key.name, "vkey": key.vkey}
@@ -47,6 +49,7 @@ def succeed(home: Home, origin: str | None, deadline_seconds: float) -> dict[str
     Raises UnavailableError with code `witness_quorum_not_met` before anything is frozen, if the last checkpoint
     of the old log does not get its cosignatures.
     """
+    require_own_log(home.config, "a log that takes the place of this one")
     with home.files.lock(LOCK):
         signer = _next_log_key(home, origin)
         old, old_key = home.log(), home.log_signer().verifier_key
@@ -83,9 +86,9 @@ def _begin(home: Home, signer: Ed25519NoteSigner, ended: FrozenLog) -> None:
     if home.config.mirror is not None:
         mirror_at(home.config.mirror, number, key).prepare()
     public = DirectoryStorage(home.path / public_log(number))
-    private = DirectoryStorage(home.path / private_log(number))
-    for folder in (public.folder, private.folder):
-        folder.mkdir(mode=0o700, exist_ok=True)
+    for name in (public_log(number), private_log(number)):
+        (home.path / name).mkdir(mode=0o700, exist_ok=True)
+    private = private_of(home.path, home.config, number, key.name)
     log = Log(public, private, LogSettings(key.name, (signer,)))
     log.recover()
     if log.head().size == 0:

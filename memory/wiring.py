@@ -15,10 +15,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from memory import log_places
 from memory.chain import first_position, frozen_logs, log_number, origin_of
 from memory.config import Config, Guard, format_config, parse_config, resolve_guard
 from memory.cosigning import OnWitness, cosign_when_asked, tell_nobody
-from memory.home_names import log_key_file, private_log, public_log
+from memory.home_names import log_key_file
+from memory.last_heads import witnessed_heads as _witnessed_heads
 from memory.layout import (
     CONFIG,
     COSE_KEYS,
@@ -39,7 +41,7 @@ from tlog.keys import load_log_key
 from tlog.storage import DirectoryStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from auditor.residue import ScanResult
     from memory.model import Principal
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
     from tlog.log import CosignFunction, Log
     from tlog.mirror import Mirror
     from tlog.policy import Policy
-    from tlog.staging import Head
+    from tlog.storage import Storage
     from tlog.trust import Trust
 
 PUBLISH_SECONDS: Final = 10.0
@@ -168,7 +170,7 @@ class Home:
     def _log(self) -> Log:
         from tlog.log import Log, LogSettings
 
-        policy, origin, number = self.policy(), self.config.origin, log_number(self.config)
+        policy, origin = self.policy(), self.config.origin
         settings = LogSettings(
             origin,
             (self.log_signer(),),
@@ -178,7 +180,8 @@ class Home:
             known_heads=(lambda: _witnessed_heads(policy, origin)) if policy.witnesses else None,
             mirror=self.mirror(),
         )
-        log = Log(self.public_storage(), DirectoryStorage(self.path / private_log(number)), settings)
+        log_places.prepare(self.config)
+        log = Log(self.public_storage(), self.private_storage(), settings)
         log.recover()
         return log
 
@@ -189,7 +192,7 @@ class Home:
         if number == log_number(self.config):
             return self.log()
         settings = LogSettings(origin_of(self.config, number), ())
-        return Log(self.public_storage(number), DirectoryStorage(self.path / private_log(number)), settings)
+        return Log(self.public_storage(number), self.private_storage(number), settings)
 
     def frozen_logs(self) -> Iterator[Log]:
         """The logs that the newest took the place of, the oldest first."""
@@ -200,14 +203,18 @@ class Home:
         """The position in the store of the first entry of the log that grows."""
         return first_position(self.config)
 
-    def public_storage(self, number: int | None = None) -> DirectoryStorage:
+    def public_storage(self, number: int | None = None) -> Storage:
         """The files that the log serves as they are: tiles, checkpoint, key list, deletion manifests."""
-        return DirectoryStorage(self.path / public_log(number or log_number(self.config)))
+        return log_places.public_storage(self.path, self.config, number)
+
+    def private_storage(self, number: int | None = None) -> Storage:
+        """What the log keeps to itself."""
+        return log_places.private_storage(self.path, self.config, number)
 
     def has_public_file(self, path: str) -> bool:
         """Whether a log of this home serves a file of this name."""
-        folders = (public_log(number) for number in range(1, log_number(self.config) + 1))
-        return any((self.path / folder / path).is_file() for folder in folders)
+        numbers = range(1, log_number(self.config) + 1)
+        return any(self.public_storage(number).read(path) is not None for number in numbers)
 
     def create_public_file(self, path: str, data: bytes) -> None:
         """Returns once the mirror has the file, if there is a mirror, and then the public."""
@@ -337,15 +344,18 @@ def init_home(
     policy_text: str | None = None,
     guard: str | None = None,
     database: str | None = None,
+    log_storage: str | None = None,
 ) -> Home:
     """A new home in `path`, open. RefusedError if there is one already: its settings would not be these."""
     folder = home_path(path)
     resolved = resolve_guard(guard, None)
-    if not make_home(folder, origin, policy_text, resolved, database=database):
+    if not make_home(folder, origin, policy_text, resolved, database=database, log_storage=log_storage):
         raise RefusedError("expected a folder without a home in it; there is one already", code="home_exists")
     home = open_home(folder)
     if database is not None:
         home.parts()  # makes the schema, or says why it cannot
+    if log_storage is not None:
+        home.log()
     return home
 
 
@@ -389,10 +399,3 @@ def _stamp(path: str) -> tuple[int, int]:
     """What tells one file of settings from the one that takes its place."""
     status = os.stat(path)
     return status.st_ino, status.st_ctime_ns
-
-
-def _witnessed_heads(policy: Policy, origin: str) -> Iterable[Head]:
-    """The heads of the log that its witnesses hold: one that we do not extend would make our next a fork."""
-    from memory.last_heads import witnessed_heads
-
-    return witnessed_heads(policy, origin)

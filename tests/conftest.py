@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import datetime
 import os
+import secrets
 import shutil
+import sys
 import tempfile
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,8 @@ settings.register_profile("explore", deadline=None, max_examples=1000, print_blo
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "project")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+# How to start real servers; nothing does unless MUNIMENT_TEST_SERVERS is set (`make test-postgres`).
+sys.path.insert(0, str(REPOSITORY / "tests" / "servers"))
 ALLOWED_SKIPS = Path(__file__).resolve().parent / "allowed_skips.txt"
 
 
@@ -44,6 +49,66 @@ def vectors() -> Path:
 def data() -> Path:
     """The folder of outside benchmark data (MUNIMENT_TEST_DATA)."""
     return _outside("MUNIMENT_TEST_DATA", "data")
+
+
+@pytest.fixture(scope="session")
+def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A real S3 server, for the whole run."""
+    import seaweed
+
+    with seaweed.running(tmp_path_factory.mktemp("seaweed")) as server:
+        yield server
+
+
+@pytest.fixture
+def make_bucket(request: pytest.FixtureRequest) -> Callable[[], Any]:
+    """Makes an empty bucket: of a real server in the run that has them, else of obstore's own, in memory."""
+    from tlog.bucket import ObstoreBucket
+
+    if os.environ.get("MUNIMENT_TEST_SERVERS"):
+        import seaweed
+
+        server = request.getfixturevalue("object_store")
+        return lambda: seaweed.store_of(server, seaweed.BUCKET, secrets.token_hex(8))
+    from obstore.store import MemoryStore
+
+    return lambda: ObstoreBucket(MemoryStore())
+
+
+@pytest.fixture(scope="session")
+def database_server() -> Iterator[Any]:
+    """A real PostgreSQL server, for the whole run."""
+    import postgres_cluster
+
+    with postgres_cluster.running() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def log_database(database_server: Any) -> str:
+    """A database for logs: each has its own rows."""
+    dsn: str = database_server.new_database()
+    return dsn
+
+
+@pytest.fixture
+def make_shared(log_database: str) -> Iterator[Callable[[], Any]]:
+    """Opens the private files of a new log in PostgreSQL, with a connection of its own each time."""
+    from memory.pg_link import Link
+    from memory.pg_log import PgLogStorage
+
+    made: list[PgLogStorage] = []
+    name = secrets.token_hex(8)
+
+    def make() -> PgLogStorage:
+        storage = PgLogStorage(Link(log_database), name)
+        storage.prepare()
+        made.append(storage)
+        return storage
+
+    yield make
+    for storage in made:
+        storage.close()
 
 
 class Tally:

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from tlog.ascii import HASH_BYTES
 from tlog.dedup_check import (
@@ -98,6 +98,14 @@ class IdentityIndex(Protocol):
 
     def close(self) -> None:
         """Lets go of files."""
+
+
+@runtime_checkable
+class Indexed(Protocol):
+    """A storage with an index of its own, which all that use it share."""
+
+    def identity_index(self) -> IdentityIndex:
+        """The index of the identities of this log's entries."""
 
 
 class MemoryIndex:
@@ -351,7 +359,9 @@ def _keys(identities: bytes) -> str:
 
 
 def open_index(private: Storage) -> IdentityIndex:
-    """The identity index beside a log's private files; in memory where they are not files of this machine."""
+    """The identity index beside a log's private files; in memory where they have none and are no files."""
+    if isinstance(private, Indexed):
+        return private.identity_index()
     return FileIndex(private.folder / FILE) if isinstance(private, DirectoryStorage) else MemoryIndex()
 
 

@@ -34,6 +34,7 @@ from tlog.note import (
     format_note,
     sign_note,
 )
+from tlog.prune import partials_of
 from tlog.staging import Head, State
 from tlog.storage import LOCK_TIMEOUT_SECONDS, Storage
 from tlog.tile import MAX_ENTRY_BYTES, WIDTH, tiles_for_growth
@@ -335,9 +336,8 @@ class Log:
                 until = min(size - size % WIDTH, done + PRUNE_ENTRIES)
                 if until <= done:
                     return
-                full = (tile for tile in tiles_for_growth(done, until) if tile.width == WIDTH)
-                names = [name for tile in full for name in self.public.names(f"{tile.path}.p/")]
-                self.public.remove(names)
+                full = [tile.path for tile in tiles_for_growth(done, until) if tile.width == WIDTH]
+                self.public.remove(partials_of(self.public, full))
                 self.private.replace(PRUNED, staging.format_integrated(until))
         except UnavailableError as error:
             if error.code != "busy":  # somebody else is at it

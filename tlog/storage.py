@@ -21,7 +21,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from pathlib import Path
 from typing import Final, Protocol
 
-from tlog.errors import MalformedError, UnavailableError, VerificationError
+from tlog.errors import MalformedError, UnavailableError
+from tlog.storage_rules import PATH, ThreadLocks, busy, checked_path, folder_of_prefix, require_same
 
 LOCK_TIMEOUT_SECONDS: Final = 60.0
 STALE_TEMPORARY_SECONDS: Final = 3600.0
@@ -30,8 +31,6 @@ OPEN_FILES: Final = 64
 
 _TEMPORARY: Final = ".tmp"
 _LOCKS: Final = ".locks"
-# No name begins with a dot, so none leads upwards and none meets the two folders above.
-_PATH: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 _LOCK_NAME: Final = re.compile(r"[a-z-]+")
 
 
@@ -131,9 +130,7 @@ class DirectoryStorage:
 
     def names(self, prefix: str) -> tuple[str, ...]:
         """The paths of all files whose path begins with `prefix`, sorted."""
-        folder = prefix.rpartition("/")[0]
-        if folder and not _PATH.fullmatch(folder):
-            raise MalformedError("storage: expected the beginning of a relative path")
+        folder = folder_of_prefix(prefix)
         return tuple(sorted(name for name in self._walk(folder) if name.startswith(prefix)))
 
     @contextmanager
@@ -155,13 +152,13 @@ class DirectoryStorage:
             os.close(descriptor)
 
     def _target(self, path: str) -> Path:
-        if not _PATH.fullmatch(path):
+        if not PATH.fullmatch(path):
             raise MalformedError("storage: expected a relative path of plain names")
         return self.folder / path
 
     def _stands(self, path: str, data: bytes) -> bool:
         existing = self.read(path)
-        _require_same(path, existing, data)
+        require_same(path, existing, data)
         return existing is not None
 
     def _link(self, files: Mapping[str, bytes]) -> None:
@@ -278,11 +275,11 @@ class MemoryStorage:
     def __init__(self) -> None:
         self._files: dict[str, bytes] = {}
         self._mutex = threading.RLock()
-        self._locks: dict[str, threading.Lock] = {}
+        self._locks = ThreadLocks()
 
     def read(self, path: str) -> bytes | None:
         """The bytes of the file, None if there is none."""
-        return self._files.get(_checked(path))
+        return self._files.get(checked_path(path))
 
     def create(self, path: str, data: bytes) -> None:
         """Returns once the immutable file stands; VerificationError if other bytes stand there."""
@@ -292,13 +289,13 @@ class MemoryStorage:
         """Like `create` for each file."""
         with self._mutex:
             for path, data in files.items():
-                _require_same(path, self.read(path), data)
+                require_same(path, self.read(path), data)
                 self._files[path] = bytes(data)
 
     def replace(self, path: str, data: bytes) -> None:
         """Returns once the file holds `data`."""
         with self._mutex:
-            self._files[_checked(path)] = bytes(data)
+            self._files[checked_path(path)] = bytes(data)
 
     def swap(self, path: str, expected: bytes | None, data: bytes) -> bool:
         """True once the file holds `data`, False if it did not hold `expected` (None: no file)."""
@@ -312,37 +309,16 @@ class MemoryStorage:
         """Returns once the files are gone."""
         with self._mutex:
             for path in paths:
-                self._files.pop(_checked(path), None)
+                self._files.pop(checked_path(path), None)
 
     def names(self, prefix: str) -> tuple[str, ...]:
         """The paths of all files whose path begins with `prefix`, sorted."""
         with self._mutex:
             return tuple(sorted(name for name in self._files if name.startswith(prefix)))
 
-    @contextmanager
-    def lock(self, name: str, timeout_seconds: float = LOCK_TIMEOUT_SECONDS) -> Iterator[None]:
+    def lock(self, name: str, timeout_seconds: float = LOCK_TIMEOUT_SECONDS) -> AbstractContextManager[None]:
         """A lock that one thread holds at a time. It does not nest."""
-        with self._mutex:
-            lock = self._locks.setdefault(name, threading.Lock())
-        if not lock.acquire(timeout=timeout_seconds):
-            raise _busy()
-        try:
-            yield
-        finally:
-            lock.release()
-
-
-def _checked(path: str) -> str:
-    if not _PATH.fullmatch(path):
-        raise MalformedError("storage: expected a relative path of plain names")
-    return path
-
-
-def _require_same(path: str, existing: bytes | None, data: bytes) -> None:
-    if existing is not None and existing != data:
-        raise VerificationError(
-            f"storage: other bytes stand at {path}, which is never rewritten", code="file_altered", path=path
-        )
+        return self._locks.hold(name, timeout_seconds)
 
 
 def _acquire(descriptor: int, deadline: float) -> None:
@@ -353,7 +329,7 @@ def _acquire(descriptor: int, deadline: float) -> None:
             return
         except BlockingIOError:
             if time.monotonic() >= deadline:
-                raise _busy() from None
+                raise busy() from None
         except OSError as error:
             raise _unavailable("lock", error) from error
         time.sleep(pause)
@@ -370,10 +346,6 @@ def _begin_flush(descriptor: int) -> None:
 def _unlink(path: Path) -> None:
     with suppress(FileNotFoundError):
         path.unlink()
-
-
-def _busy() -> UnavailableError:
-    return UnavailableError("storage: another process holds the lock", code="busy", retry_after_seconds=1)
 
 
 def _unavailable(what: str, error: OSError) -> UnavailableError:

@@ -9,17 +9,26 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tlog.bucket import Bucket
 from tlog.errors import MalformedError, UnavailableError, VerificationError
+from tlog.object_storage import ObjectStorage
 from tlog.storage import OPEN_FILES, DirectoryStorage, MemoryStorage, Storage
 
+KINDS = ("directory", "memory", "objects", *(("shared",) if os.environ.get("MUNIMENT_TEST_SERVERS") else ()))
 
-@pytest.fixture(params=["directory", "memory"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+
+@pytest.fixture(params=KINDS)
+def storage(request: pytest.FixtureRequest, tmp_path: Path, make_bucket: Callable[[], Bucket]) -> Storage:
+    if request.param == "shared":
+        shared: Storage = request.getfixturevalue("make_shared")()
+        return shared
+    if request.param == "objects":
+        return ObjectStorage(make_bucket())
     return DirectoryStorage(tmp_path / "s") if request.param == "directory" else MemoryStorage()
 
 
@@ -87,6 +96,7 @@ def test_swap_writes_only_over_what_was_expected(storage: Storage) -> None:
     assert storage.read("head") is None
     assert storage.swap("head", None, b"one") is True
     assert storage.swap("head", None, b"two") is False
+    assert storage.swap("head", b"other", b"two") is False
     assert storage.swap("head", b"one", b"two") is True
     assert storage.read("head") == b"two"
 
