@@ -25,6 +25,17 @@ _HITS: Final = f"""
 """
 
 
+def knows_key(view: Snapshot, tenant_id: int, key_tag: bytes) -> bool:
+    """Whether there is a fact of a key, whatever its status, or a value that the key has retired."""
+    found = view.rows(
+        """SELECT EXISTS (SELECT 1 FROM facts WHERE tenant = ?1 AND key_tag = ?2)
+               OR EXISTS (SELECT 1 FROM ledger WHERE tenant = ?1 AND key_tag = ?2)""",
+        tenant_id,
+        key_tag,
+    )
+    return bool(found[0][0])
+
+
 def versions_of_key(view: Snapshot, tenant_id: int, key_tag: bytes, newest: int) -> tuple[int, ...]:
     """The versions of the canonical forms that the ledger has rows of for a key, up to `newest`."""
     versions: list[int] = []

@@ -220,16 +220,6 @@ class Snapshot:
             rows = self.rows(_of_key(len(statuses)), tenant_id, key_tag, *statuses)
         return self.kept(rows)
 
-    def knows_key(self, tenant_id: int, key_tag: bytes) -> bool:
-        """Whether there is a fact of a key, whatever its status, or a value that the key has retired."""
-        found = self.rows(
-            """SELECT EXISTS (SELECT 1 FROM facts WHERE tenant = ?1 AND key_tag = ?2)
-                   OR EXISTS (SELECT 1 FROM ledger WHERE tenant = ?1 AND key_tag = ?2)""",
-            tenant_id,
-            key_tag,
-        )
-        return bool(found[0][0])
-
     def waiting(self, tenant_id: int, agent_tag: bytes, limit: int) -> tuple[FactRow, ...]:
         """The newest facts of a scope that are held, or refused and not lifted since: oldest of them first."""
         rows = self.rows(

@@ -112,8 +112,6 @@ class Home:
             self._log.close()
             del self.__dict__["_log"]
 
-    # Parts
-
     def memory(self, principal: Principal) -> Memory:
         """The facade over this home, for one caller."""
         from memory.service import Memory
