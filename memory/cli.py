@@ -37,6 +37,12 @@ COMMANDS: Final[dict[str, tuple[str, str, str, str]]] = {
     "revoke": (*_MEMORY, "end a grant"),
     "review": (*_MEMORY, "what is held or refused and waits for a person"),
     "status": (*_MEMORY, "counts and the state of the log"),
+    "migrate": (
+        "memory.cli_migrate",
+        "add_command",
+        "run_command",
+        "move the store from its file to a PostgreSQL database",
+    ),
     "doctor": (*_DOCTOR, "find what is wrong with a home or this machine, and what to do"),
     "receipt": (*_MEMORY, "write the receipt of a fact to a file"),
     "opening": (*_MEMORY, "write what proves the content of an entry to a file"),

@@ -21,6 +21,11 @@ def open_engine(home: Path, database: str | None) -> Store:
             raise UnavailableError(
                 "a store on PostgreSQL needs the extra muniment[postgres]", code="extra_missing"
             ) from None
+        if (home / STORE).exists():
+            raise UnavailableError(
+                "a move of the store to the database was cut short: muniment migrate goes on with it",
+                code="store_left",
+            )
         return open_pg_store(database, home / KEYS)
     from memory.layout import make_private_file, require_store
     from memory.store import open_store

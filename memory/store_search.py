@@ -34,7 +34,7 @@ class TextRow(NamedTuple):
 def scope_size(view: Snapshot, tenant_id: int, agent_tag: bytes, limit: int) -> int:
     """How many facts a scope has, as far as a limit."""
     row = view.one(
-        "SELECT count(*) FROM (SELECT 1 FROM facts WHERE tenant = ? AND agent_tag = ? LIMIT ?)",
+        "SELECT count(*) FROM (SELECT 1 FROM facts WHERE tenant = ? AND agent_tag = ? LIMIT ?) counted",
         tenant_id,
         agent_tag,
         limit,

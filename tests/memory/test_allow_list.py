@@ -587,6 +587,7 @@ NOT_COMMANDS: Final = {
     "restore": "puts a store back and prints counts",
     "hook": "prints facts of recent and recall, driven as methods; test_hook searches what it prints",
     "doctor": "looks at files and settings; test_doctor searches what it says",
+    "migrate": "moves rows and prints counts; test_pg_migrate looks for words in what is left",
     "completion": "prints the names of commands and options, and opens no home",
     "install": "changes settings of a host, and opens no home",
     "export": "for the owner of the home, in words of its own tests",

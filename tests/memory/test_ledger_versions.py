@@ -63,7 +63,7 @@ def say(home: Home, value: str) -> tuple[str, str | None]:
 
 def versions(home: Home) -> list[tuple[int, int]]:
     with home.parts().store.read_whole() as view:
-        return view.rows("SELECT canon_version, count(*) FROM ledger GROUP BY canon_version")
+        return view.rows("SELECT canon_version, count(*) FROM ledger GROUP BY canon_version ORDER BY 1")
 
 
 def forget(home: Home, reference: str) -> None:

@@ -393,7 +393,7 @@ def test_a_store_that_does_not_open_its_statement_is_an_error(home: wiring.Home)
 def test_a_log_that_lacks_the_entry_is_an_error(home: wiring.Home) -> None:
     ids = [write(home, f"Fact {number}.")["id"] for number in range(3)]
     home.publish()
-    with home.parts().store.write() as txn:
+    with home.parts().store.write_whole() as txn:
         txn.connection.execute("UPDATE events SET entry_index = 2 - entry_index")
     with pytest.raises(VerificationError):
         show(home, ids[0])
