@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from memory import store_move
+from memory import log_move, store_move
 from memory.erase_record import LOCK
 from memory.home_names import KEYS, STORE
 from memory.recovery import EXECUTING
@@ -47,6 +47,7 @@ def migrate(home: Home, database: str, progress: Progress = lambda done, total: 
         # The settings are changed once all was compared: after that only the file is left to go.
         counts = {} if home.config.database is not None else _move(home, path, database, progress)
         home.write_config(replace(home.config, database=database))
+        log_move.remove_files(home.path, home.config)
         _destroy(path)
         for key in sorted((home.path / KEYS / GUARD_FOLDER).glob("*.key")):
             _destroy(key)
@@ -65,6 +66,7 @@ def _move(home: Home, path: Path, database: str, progress: Progress) -> dict[str
         target.require_free(store_move.commitments(view))
         counts = _copy(home, view, target, progress)
         _compare(view, target)
+        log_move.copy_private(home.path, home.config, database)
     return counts
 
 

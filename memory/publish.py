@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 BATCH: Final = 1024
 _LOCK: Final = "outbox"
+_TURN: Final = "turn"
 
 
 def publish(home: Home, deadline_seconds: float) -> dict[str, Any]:
@@ -88,7 +89,11 @@ def publish_if_needed(home: Home, deadline_seconds: float) -> dict[str, Any] | N
     """What `publish` answers, None if there is nothing new. Some facts get their vectors, if the settings want any,
     whether there was anything to publish or not, and also where the witnesses did not answer."""
     try:
-        return None if is_published(home) else publish(home, deadline_seconds)
+        if is_published(home):
+            return None
+        # Of many that publish at one cadence one does; the others find it done when their turn comes.
+        with home.log().private.lock(_TURN, deadline_seconds):
+            return None if is_published(home) else publish(home, deadline_seconds)
     finally:
         if home.config.semantic != "off":
             from memory.semantic_index import AT_A_TURN, catch_up

@@ -50,7 +50,7 @@ def scope_size(view: Snapshot, tenant_id: int, agent_tag: bytes, limit: int) -> 
     if full.get((tenant_id, agent_tag, limit), ...) == erased:
         return limit
     row = view.one(
-        "SELECT count(*) FROM (SELECT 1 FROM facts WHERE tenant = ? AND agent_tag = ? LIMIT ?)",
+        "SELECT count(*) FROM (SELECT 1 FROM facts WHERE tenant = ? AND agent_tag = ? LIMIT ?) counted",
         tenant_id,
         agent_tag,
         limit,
