@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 CONNECT_SECONDS: Final = 10
 STATEMENT_MILLISECONDS: Final = 60_000
 LOCK_MILLISECONDS: Final = 30_000
+IDLE_MILLISECONDS: Final = 600_000
 _RETRY_SECONDS: Final = 1
 _SETTINGS: Final = (
     "SET search_path = muniment; SET client_min_messages = warning; "
     f"SET statement_timeout = {STATEMENT_MILLISECONDS}; SET lock_timeout = {LOCK_MILLISECONDS}; "
-    # A node that stops in the middle of a transaction does not keep the others waiting for long.
-    f"SET idle_in_transaction_session_timeout = {STATEMENT_MILLISECONDS}; SET synchronous_commit = on"
+    # A node that is stopped in the middle of a transaction does not keep the others waiting for ever.
+    f"SET idle_in_transaction_session_timeout = {IDLE_MILLISECONDS}; SET synchronous_commit = on"
 )
 _AGAIN: Final = (errors.SerializationFailure, errors.DeadlockDetected)
 _BUSY: Final = (*_AGAIN, errors.LockNotAvailable, errors.QueryCanceled, errors.TooManyConnections)

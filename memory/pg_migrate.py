@@ -33,6 +33,7 @@ _EVENT: Final = (
     "entry",
     "entry_index",
 )
+_PATIENT: Final = "SET LOCAL statement_timeout = 0"
 _TRUTHS: Final = frozenset({"declared"})
 _SEQUENCES: Final = (
     ("event_seqs", "events", "seq"),
@@ -137,6 +138,7 @@ class Target:
     def rows(self, table: str, columns: Sequence[str]) -> list[Row]:
         """What a table has, as the file has it."""
         with self._store.read_whole() as view:
+            view.rows("SELECT set_config('statement_timeout', '0', true)")
             found = view.rows(f"SELECT {', '.join(columns)} FROM {table}")
         return [tuple(int(one) if isinstance(one, bool) else one for one in row) for row in found]
 
@@ -144,6 +146,7 @@ class Target:
     def _writing(self) -> Iterator[PgTxn]:
         with self._store.write_whole() as txn:
             assert isinstance(txn, PgTxn)
+            txn.pg.run(_PATIENT)
             yield txn
 
 

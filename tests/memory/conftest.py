@@ -68,12 +68,6 @@ def postgres() -> Iterator[Server]:
         yield server
 
 
-def pg_home(server: Server, folder: Path, clock: Clock) -> wiring.Home:
-    """A new home whose store is in a database of its own."""
-    wiring.make_home(folder, None, None, "on", clock() // 1_000_000, database=server.new_database())
-    return wiring.open_home(folder, clock=clock)
-
-
 @pytest.fixture(autouse=ENGINE == "postgres")
 def homes_in_databases(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Has every new home keep its store in a database."""

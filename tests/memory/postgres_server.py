@@ -13,11 +13,14 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from memory.wiring import Home
 
 NODE = "muniment"
 WHOLE = "muniment_whole"
@@ -182,3 +185,11 @@ def running(settings: Sequence[str] = _UNSAFE) -> Iterator[Server]:
             process.kill()
             process.wait()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def pg_home(server: Server, folder: Path, clock: Callable[[], int]) -> Home:
+    """A new home whose store is in a database of its own."""
+    from memory import wiring
+
+    wiring.make_home(folder, None, None, "on", clock() // 1_000_000, database=server.new_database())
+    return wiring.open_home(folder, clock=clock)

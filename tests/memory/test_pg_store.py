@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import pg_home
 from erasing import manifest_of
-from postgres_server import Server
+from postgres_server import Server, pg_home
 from ticking import Clock
 
 from auditor.audit import Places, audit
@@ -199,13 +199,16 @@ def test_the_database_sees_no_content(home: wiring.Home, postgres: Server) -> No
 @pytest.mark.postgres
 def test_an_erasure_destroys_the_keys_down_to_the_pages(home: wiring.Home, postgres: Server) -> None:
     me = home.memory(owner())
+    # The row that goes lies behind the one that stays: a vacuum alone would move nothing over it.
+    me.remember("something else", key="other", value="1", subject="Xaver")
     me.remember("Otto wohnt in Xanten", key="otto", value="Xanten", subject="Otto")
-    me.remember("something else", key="other", value="1")
     home.write_config(replace(home.config, database_copies="35d"))
     store = home.parts().store
     with store.read_whole() as view:
         wrapped = [row[0] for row in view.rows("SELECT wrapped FROM content_keys ORDER BY seq")]
-        subject = view.rows("SELECT wrapped FROM subject_keys")[0][0]
+        subject = view.rows(
+            "SELECT s.wrapped FROM subject_keys s, content_keys k WHERE k.subject = s.subject AND k.seq = 2"
+        )[0][0]
 
     def on_disk(key: bytes) -> bool:
         with postgres.connect() as connection:
@@ -228,11 +231,11 @@ def test_an_erasure_destroys_the_keys_down_to_the_pages(home: wiring.Home, postg
     }
     untils = {one["until"] for one in manifest.document["systems"] if "until" in one}
     assert untils == {-(-(home.clock() + 35 * 86_400_000_000) // 3_600_000_000) * 3_600_000_000}
-    assert not on_disk(wrapped[0]) and not on_disk(subject)
-    assert on_disk(wrapped[1])
+    assert not on_disk(wrapped[1]) and not on_disk(subject)
+    assert on_disk(wrapped[0])
     with store.read_whole() as view:
-        assert len(view.rows("SELECT 1 FROM words")) < 6
-        assert view.rows("SELECT 1 FROM subject_keys") == []
+        assert view.rows("SELECT 1 FROM words WHERE seq = 2") == []
+        assert view.rows("SELECT count(*) FROM subject_keys") == [(1,)]
     assert [fact["value"] for fact in me.recall("something else")["facts"]] == ["1"]
 
 
@@ -285,7 +288,13 @@ def test_what_others_have_undone_is_run_again(home: wiring.Home) -> None:
 
 @pytest.mark.postgres
 @pytest.mark.parametrize(
-    ("user", "code"), [("postgres", "role_unsafe"), ("heir", "role_unsafe"), ("stranger", "role_missing")]
+    ("user", "code"),
+    [
+        ("postgres", "role_unsafe"),
+        ("heir", "role_unsafe"),
+        ("bypasser", "role_unsafe"),
+        ("stranger", "role_missing"),
+    ],
 )
 def test_a_role_that_slips_through_the_policies_is_refused(
     postgres: Server, tmp_path: Path, user: str, code: str
@@ -296,6 +305,9 @@ def test_a_role_that_slips_through_the_policies_is_refused(
             connection.execute(f"CREATE ROLE {user} LOGIN")
         if user == "heir":
             connection.execute("GRANT muniment_whole TO heir")
+        if user == "bypasser":
+            connection.execute("ALTER ROLE bypasser BYPASSRLS NOINHERIT")
+            connection.execute("GRANT muniment_whole TO bypasser")
     dsn = postgres.new_database().replace("user=muniment", f"user={user}")
     with pytest.raises((RefusedError, MalformedError)) as caught:
         wiring.init_home(tmp_path / "home", database=dsn)
@@ -328,9 +340,18 @@ def test_the_schema_is_made_once_by_many_and_shown_before(postgres: Server) -> N
         except Error as error:
             errors.append(error)
 
+    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
     threads = [threading.Thread(target=make) for _ in range(3)]
-    for thread in threads:
-        thread.start()
+    with postgres.connect("bare") as held:
+        held.execute("SELECT pg_advisory_lock(%s)", (pg_schema._MIGRATION_LOCK,))
+        for thread in threads:
+            thread.start()
+        for _ in range(400):
+            if held.execute(waiting).fetchone() == (3,):
+                break
+            time.sleep(0.025)
+        else:
+            pytest.fail("they do not wait for each other")
     for thread in threads:
         thread.join()
     assert errors == []
