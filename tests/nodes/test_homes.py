@@ -17,6 +17,7 @@ from storm import ROLES
 from memory import key_rotation, mirroring, succession, wiring
 from memory.config import format_config, parse_config
 from memory.principal import owner_from_environment
+from tlog.bucket import open_bucket
 from tlog.errors import Error, MalformedError, RefusedError, VerificationError
 from tlog.fsck import fsck
 
@@ -120,3 +121,26 @@ def test_a_bucket_without_a_database_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MalformedError):
         wiring.init_home(tmp_path / "home", log_storage="s3://bucket")
     assert not (tmp_path / "home").exists()
+
+
+def test_a_log_on_disk_goes_on_in_a_bucket_once_its_files_are_copied(
+    tmp_path: Path, dsn: str, place: Any, object_store: Any
+) -> None:
+    folder, url = tmp_path / "home", place()["bucket"]
+    with wiring.init_home(folder, database=dsn) as home:
+        memory = home.memory(owner_from_environment({}))
+        written = memory.remember("one", key="a", value="1")
+        home.publish()
+    bucket = open_bucket(url)
+    for path in (folder / "log").rglob("*"):
+        if path.is_file():
+            bucket.put(str(path.relative_to(folder / "log")), path.read_bytes())
+    config = parse_config((folder / "config.toml").read_bytes())
+    (folder / "config.toml").write_bytes(format_config(replace(config, log_storage=url)))
+    shutil.copytree(folder, tmp_path / "second", ignore=shutil.ignore_patterns("log"))
+    os.chmod(tmp_path / "second", 0o700)
+    with wiring.open_existing_home(tmp_path / "second") as second:
+        memory = second.memory(owner_from_environment({}))
+        memory.remember("two", key="b", value="2")
+        assert second.publish()["size"] == 2
+        assert memory.provenance(written["id"])["receipt"]["state"] == "logged"
