@@ -390,3 +390,16 @@ def test_settings_have_no_password(tmp_path: Path) -> None:
             wiring.init_home(tmp_path / "home", database=dsn)
         assert caught.value.code == "password_in_settings"
         assert "secret" not in str(caught.value)
+
+
+def test_the_list_of_tests_names_what_there_is() -> None:
+    root = Path(__file__).resolve().parent
+    lines = (root / "on_postgres.txt").read_text("utf-8").splitlines()
+    for line in lines:
+        if line.startswith("run "):
+            assert (root.parent.parent / line.split()[1]).is_file(), line
+        elif line.startswith("not "):
+            _, test, reason = line.split(maxsplit=2)
+            file, _, name = test.partition("::")
+            assert f"def {name}(" in (root.parent.parent / file).read_text("utf-8"), line
+            assert f"run {file}" in lines and len(reason) > 10, line
