@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from auditor.audit import Places, audit
+from auditor.audit import Audited, Places, audit
 from auditor.evidence import Asked
 from memory import key_rotation, wiring
 from memory.home_names import COSE_KEYS
@@ -89,10 +89,15 @@ class Witnessed:
     def trust(self) -> Trust:
         return parse_trust((self.path / "trust.toml").read_text())
 
-    def codes(self, trust: Trust | None = None, **places: Any) -> set[str]:
+    def audit(self, trust: Trust | None = None, **places: Any) -> Audited:
         asked = Asked(trust or self.trust(), self.clock.now)
-        audited = audit(Places(self.path, **places), asked, tenant=None, needles=None)
-        return {finding.code for finding in audited.outcome.findings}
+        return audit(Places(self.path, **places), asked, tenant=None, needles=None)
+
+    def codes(self, trust: Trust | None = None, **places: Any) -> set[str]:
+        return {finding.code for finding in self.audit(trust, **places).outcome.findings}
+
+    def checks(self, **places: Any) -> set[str]:
+        return {note.check for note in self.audit(**places).outcome.checked}
 
     def verdict(self, data: bytes, trust: Trust | None = None) -> Any:
         (verdict,) = verify_files(
@@ -309,6 +314,23 @@ def test_a_row_that_claims_an_older_place_is_not_believed(world: Witnessed) -> N
     connection.execute("UPDATE events SET entry = ?, entry_index = 0 WHERE seq = 2", (forged,))
     connection.close()
     assert "KEY_NOT_VALID" in world.codes()
+
+
+def test_a_key_that_ended_after_a_log_did_lets_audits_be_repeated(world: Witnessed, tmp_path: Path) -> None:
+    world.remember("one")
+    world.home.publish()
+    world.clock.pass_day()
+    world.operator.succeed(None, 5)
+    world.home.close()
+    world.home = world.open()
+    world.operator = Operator(world.home)
+    world.clock.pass_day()
+    world.operator.rotate("issuer", None, 5)
+    world.clock.pass_day()
+    world.remember("two")
+    world.home.publish()
+    state = tmp_path / "auditor"
+    assert [world.checks(state=state) >= {"unchanged"} for _ in range(2)] == [False, True]
 
 
 def test_an_older_key_list_beside_the_log_is_found(world: Witnessed, root: Any, tmp_path: Path) -> None:
