@@ -146,6 +146,21 @@ def test_another_question_is_asked_anew(
     assert found == whole.codes(**options)
 
 
+@pytest.mark.parametrize("alone", [False, True])
+def test_another_question_leaves_what_was_said(
+    whole: Copy, tmp_path: Path, judged: list[int], alone: bool
+) -> None:
+    """Of the log alone, or for texts: the next audit of the home is none of all its rows."""
+    asked, state = audits.Asked(whole.trust, time.time_ns() // 1000), tmp_path / "state"
+    places = audits.Places(None, log=str(whole.home / "log")) if alone else audits.Places(whole.home)
+    needles = None if alone else ["Kumquat of Uji"]
+    found = audits.audit(replace(places, state=state), asked, tenant=None, needles=needles)
+    assert found.outcome.findings == ()
+    judged.clear()
+    assert whole.codes(state=state) == set()
+    assert not judged
+
+
 def test_the_moment_at_which_a_hold_is_due_is_noticed(whole: Copy, tmp_path: Path) -> None:
     assert whole.codes(state=tmp_path / "state", now=NOW + 89 * DAY) == set()
     assert whole.codes(state=tmp_path / "state", now=NOW + 91 * DAY) == {"HOLD_OVERDUE"}
