@@ -316,7 +316,10 @@ def test_a_row_that_claims_an_older_place_is_not_believed(world: Witnessed) -> N
     assert "KEY_NOT_VALID" in world.codes()
 
 
-def test_a_key_that_ended_after_a_log_did_lets_audits_be_repeated(world: Witnessed, tmp_path: Path) -> None:
+@pytest.fixture
+def succeeded(world: Witnessed, root: Any) -> Witnessed:
+    """A home of which a root certifies the keys: its first log has ended, and a key of issuers after that."""
+    world.operator.certify(root, LIFE, 5)
     world.remember("one")
     world.home.publish()
     world.clock.pass_day()
@@ -325,12 +328,28 @@ def test_a_key_that_ended_after_a_log_did_lets_audits_be_repeated(world: Witness
     world.home = world.open()
     world.operator = Operator(world.home)
     world.clock.pass_day()
-    world.operator.rotate("issuer", None, 5)
+    world.operator.rotate("issuer", root, 5)
     world.clock.pass_day()
     world.remember("two")
     world.home.publish()
+    return world
+
+
+def test_a_key_that_ended_after_a_log_did_lets_audits_be_repeated(
+    succeeded: Witnessed, tmp_path: Path
+) -> None:
     state = tmp_path / "auditor"
-    assert [world.checks(state=state) >= {"unchanged"} for _ in range(2)] == [False, True]
+    assert [succeeded.checks(state=state) >= {"unchanged"} for _ in range(2)] == [False, True]
+
+
+def test_a_log_that_ended_is_clean_alone(succeeded: Witnessed, tmp_path: Path) -> None:
+    """The key list beside it is as old as its end, and the one of the trust file goes on from that."""
+    alone, state = Places(None, log=str(succeeded.path / "log")), tmp_path / "auditor"
+    asked = Asked(succeeded.trust(), succeeded.clock.now)
+    (known,) = asked.trust.key_lists
+    assert known != (succeeded.path / "log" / "keys.cose").read_bytes()
+    for places in (alone, replace(alone, state=state), replace(alone, state=state)):
+        assert audit(places, asked, tenant=None, needles=None).outcome.findings == ()
 
 
 def test_an_older_key_list_beside_the_log_is_found(world: Witnessed, root: Any, tmp_path: Path) -> None:
