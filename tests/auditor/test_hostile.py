@@ -90,6 +90,16 @@ def hole_beside(copy: Copy) -> None:
         file.truncate(1 << 40)
 
 
+def settings_pipe(copy: Copy) -> None:
+    (copy.home / "config.toml").unlink()
+    os.mkfifo(copy.home / "config.toml")
+
+
+def settings_folder(copy: Copy) -> None:
+    (copy.home / "config.toml").unlink()
+    (copy.home / "config.toml").mkdir()
+
+
 def pipe(copy: Copy) -> None:
     (copy.home / "store.db").unlink()
     os.mkfifo(copy.home / "store.db")
@@ -157,6 +167,9 @@ HOSTILE: dict[str, Callable[[Copy], object]] = {
         "UPDATE search_data SET block = zeroblob(9) || x'ffffffffff' WHERE id = 10"
     ),
     "settings nested deep": file_of("config.toml", b"a = " + b"[" * 100_000),
+    "settings that are a pipe": settings_pipe,
+    "settings that are a folder": settings_folder,
+    "settings with a long number": file_of("config.toml", b"a = " + b"1" * 10_000),
 }
 
 

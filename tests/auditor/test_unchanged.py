@@ -186,7 +186,7 @@ def test_a_newer_cosignature_alone_changes_nothing(
     whole: Copy, tmp_path: Path, judged: list[int], later: int, ends: int | None, again: bool
 ) -> None:
     """Unless it is an older one, or a key ended before it."""
-    note, at = by.checkpoint_of(whole).read_bytes(), NOW // 1_000_000 + 100
+    note, at = by.checkpoint_of(whole).read_bytes(), time.time_ns() // 1_000_000_000 + 100
     (cosigner,), trust = by.witnessed(whole, tmp_path, at=at)
     if ends is not None:
         keys = tuple(replace(key, not_after=at + ends) for key in trust.keys)
