@@ -228,6 +228,24 @@ def test_the_code_is_told_by_its_bytes(tmp_path: Path, monkeypatch: pytest.Monke
     kept.code.cache_clear()
 
 
+@pytest.mark.parametrize("module", ["platform", "apsw", "cryptography", "cbor2"])
+def test_the_code_is_told_by_what_it_calls(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    """A library that lets a signature pass, and then no more, is other code."""
+    kept.code.cache_clear()
+    before = kept.code()
+    replaced: dict[str, tuple[str, object]] = {
+        "platform": ("platform.python_version", lambda: "0"),
+        "apsw": ("apsw.sqlite_lib_version", lambda: "0"),
+        "cryptography": ("cryptography.__version__", "0"),
+        "cbor2": ("version", lambda name: "0"),
+    }
+    name, value = replaced[module]
+    monkeypatch.setattr(f"auditor.kept.{name}", value)
+    kept.code.cache_clear()
+    assert kept.code() != before
+    kept.code.cache_clear()
+
+
 def test_an_audit_with_a_finding_keeps_nothing(whole: Copy, tmp_path: Path, judged: list[int]) -> None:
     (whole.home / "notes.txt").write_text("x")
     assert whole.codes(state=tmp_path / "new") == {"RESIDUE_FILE"}
