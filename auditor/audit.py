@@ -185,7 +185,9 @@ def _audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequenc
     if every and places.state is not None and log.verified is not None and not whole.findings:
         outcome, seen = merge(found.outcomes), seen_at(log)
         said = found.said or to_keep(found.mark, seen, outcome, found.exhibits, asked, found.until)
-        keep_verified(places.state, log.verified.checkpoint, asked.trust, found.rows, said)
+        # An audit of the log alone, or of more than the home, leaves what was said of the store as it was.
+        rows, said = found.rows or log.before.rows, said or log.before.store
+        keep_verified(places.state, log.verified.checkpoint, asked.trust, rows, said)
     return Audited(whole, log.verified, exhibits)
 
 

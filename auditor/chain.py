@@ -6,6 +6,7 @@ one ended with. What the store calls a place is counted through all of them, so 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from auditor.evidence import Asked, Entries, LogFiles, Span
 from auditor.findings import Finding, Note, Outcome, merge
 from auditor.kept import Before, load_verified
 from auditor.log_files import FOLDER, folder_files
+from auditor.manifests import FOLDER as MANIFESTS
 from auditor.state import check_gone, check_head
 from tlog.errors import Error
 from tlog.note import VerifierKey
@@ -62,8 +64,9 @@ def audit_logs(logs: Sequence[tuple[str, LogFiles]], asked: Asked, state: Path |
     if successions[-1]:
         audited[-1] = _just_begun(audited[-1])
     newest = next((log for log in reversed(audited) if log.verified is not None), audited[-1])
-    outcome = merge([*(log.outcome for log in audited), links])
     files = _joined([log.files for log in audited])
+    doubled = _check_doubled([name for name, _ in logs], [log.files for log in audited], files)
+    outcome = merge([*(log.outcome for log in audited), links, Outcome(tuple(doubled))])
     return AuditedLog(outcome, files, newest.verified, _end_to_end(audited, successions), newest.before)
 
 
@@ -187,6 +190,17 @@ def _end_to_end(logs: Sequence[AuditedLog], linked: Sequence[bool]) -> Entries:
         size = start + log.entries.size if whole else size
     proved = all(log.entries.proved for log in logs if log.verified is not None)
     return Entries(size, tuple(entries), proved, tuple(spans), frozenset(successions))
+
+
+def _check_doubled(names: Sequence[str], logs: Sequence[LogFiles], joined: LogFiles) -> Iterator[Finding]:
+    """Each manifest that several logs have is the same in all: only one of them is judged."""
+    times = Counter(path for log in logs for path in log.names or () if path.startswith(MANIFESTS))
+    for path in sorted(path for path, count in times.items() if count > 1):
+        judged = joined.read(path)
+        for name, log in zip(names, logs, strict=True):
+            if path in (log.names or ()) and log.read(path) != judged:
+                what = "Two logs have different manifests under one number."
+                yield Finding("MANIFEST_ALTERED", f"{name} {path}", what)
 
 
 def _joined(logs: Sequence[LogFiles]) -> LogFiles:

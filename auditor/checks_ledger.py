@@ -311,6 +311,9 @@ def _check_expiries(rows: StoreRows, erasures: Mapping[int, list[Mapping[str, An
         if row.expires_at is not None and row.expires_at not in {one.get("expires_at") for one in known}:
             what = "A retired value is to be forgotten at a time that no erasure has named."
             yield Finding(CODE, where, what)
+        elif row.expires_at is not None and row.source is not None:
+            what = "A retired value is to be forgotten at a time, and the fact that held it was not erased."
+            yield Finding(CODE, where, what)
         elif row.source is None and not any(one.get("disposition") in ("keep", "expire") for one in known):
             what = "A retired value names no fact, and no erasure of the tenant has kept any."
             yield Finding("FACT_ALTERED", where, what)

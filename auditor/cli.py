@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -235,6 +235,7 @@ def _bundle(args: argparse.Namespace) -> Path:
 def _trust(args: argparse.Namespace, home: Path | None) -> tuple[Trust, Note | None]:
     """Whom the caller trusts; without a word of theirs whom the home trusts, which the report then says."""
     from auditor.findings import Note
+    from auditor.home_contents import read_plain
     from tlog.trust import parse_trust, trust_from_policy
 
     if args.trust is not None:
@@ -244,7 +245,8 @@ def _trust(args: argparse.Namespace, home: Path | None) -> tuple[Trust, Note | N
     if home is None:
         raise MalformedError("expected --trust or --policy: a log does not say whom to trust")
     text = "the trust came from the home itself, and not from you: give --trust with a file you hold"
-    return parse_trust(_read_text(home / TRUST, "a trust file, given or in the home")), Note("trust", text)
+    what = "a trust file, given or in the home"
+    return parse_trust(_read_text(home / TRUST, what, read_plain)), Note("trust", text)
 
 
 def _needles(source: str) -> list[str]:
@@ -269,9 +271,9 @@ def _needles(source: str) -> list[str]:
     return needles
 
 
-def _read_text(path: Path, what: str) -> str:
+def _read_text(path: Path, what: str, read: Callable[[Path], bytes] = Path.read_bytes) -> str:
     try:
         # Bytes that are not UTF-8 are the policy parser's to judge: a policy is read as octets.
-        return path.read_bytes().decode("utf-8", "surrogateescape")
+        return read(path).decode("utf-8", "surrogateescape")
     except OSError:
         raise MalformedError(f"expected {what} that can be read") from None

@@ -12,11 +12,13 @@ import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
 import apsw
+import cryptography
 
 from auditor.evidence import Entries
 from auditor.findings import Note, Outcome
@@ -100,7 +102,9 @@ def _marks(trust: Trust) -> tuple[object, object]:
 @cache
 def code() -> str:
     """What tells one version of the code that judges from another: what one has passed over, another may not."""
-    digest = hashlib.sha256(f"{platform.python_version()} {apsw.sqlite_lib_version()}".encode())
+    called = (platform.python_version(), apsw.sqlite_lib_version(), cryptography.__version__)
+    versions = (*called, *map(version, ("cbor2", "pycose")))
+    digest = hashlib.sha256(" ".join(versions).encode())
     for package, names in (("auditor", None), ("tlog", None), ("memory", ("event.py", "schema.sql"))):
         for path in sorted(files(package).iterdir(), key=lambda one: one.name):
             if path.name in names if names is not None else path.name.endswith(".py"):

@@ -6,7 +6,6 @@ Only what a transaction sees is copied: dead rows, indexes, the write-ahead log 
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ import apsw
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from auditor.settings import settings_of
 from tlog import cbor
 from tlog.errors import MalformedError, RefusedError, UnavailableError
 from tlog.keys import load_secret
@@ -55,11 +55,7 @@ _BOXES: Final = """
 
 def database_of(home: Path) -> str | None:
     """The settings of the connection to the database of a home; None where its store is a file."""
-    try:
-        config = tomllib.loads((home / "config.toml").read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
-        return None
-    found = config.get("database")
+    found = (settings_of(home) or {}).get("database")
     return found if isinstance(found, str) else None
 
 

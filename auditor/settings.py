@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import tomllib
 from collections.abc import Iterator, Mapping
 from itertools import chain, combinations
@@ -67,7 +68,7 @@ _MAX_WITNESSES: Final = 12
 
 def check_settings(home: Path, asked: Asked, state: Path | None) -> Outcome:
     """What the settings of a home lower, and what of its policy is other than the caller's, or than it was."""
-    config, data = _config(home), _read(home / POLICY)
+    config, data = settings_of(home), _read(home / POLICY)
     findings = list(_check_missing(home, config))
     not_checked: list[Note] = []
     unknown = set() if config is None else config.keys() - _SETTINGS
@@ -180,7 +181,8 @@ def _is_remark(line: bytes) -> bool:
     return before.count(b'"') % 2 == 0 and before.count(b"'") % 2 == 0
 
 
-def _config(home: Path) -> dict[str, Any] | None:
+def settings_of(home: Path) -> dict[str, Any] | None:
+    """What the settings of a home say; None where they can't be read."""
     data = _read(home / CONFIG)
     try:
         return None if data is None else tomllib.loads(data.decode("utf-8"))
@@ -192,6 +194,9 @@ def _read(path: Path) -> bytes | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
+        return None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         return None
     with os.fdopen(descriptor, "rb") as file:
         return file.read(_MAX_BYTES)

@@ -68,15 +68,13 @@ def mark_of(snapshot: Snapshot, log: AuditedLog) -> str | None:
 
 
 def holds_until(rows: StoreRows, statements: Sequence[Statement], entries: Entries, asked: Asked) -> int:
-    """The first moment, in microseconds, at which the same bytes may be judged otherwise; now, if that is under way."""
+    """The first moment, in microseconds, at which the same bytes may be judged otherwise, whatever keys count; now, if
+    that is under way."""
     if any(row.state == _EXECUTING for row in rows.erasures):
         return asked.now
     if any(one.row.entry_index is None or one.row.entry_index >= entries.size for one in statements):
         return asked.now
-    # What ends a key since its log was seen counts once a witness sees the log again.
-    since = min((span.at * _SECOND for span in entries.spans if span.at is not None), default=asked.now)
-    moments = [moment for moment in (*due_times(rows), *_reviews(statements)) if moment > asked.now]
-    moments += [moment for moment in _of_keys(asked.trust) if moment > min(since, asked.now)]
+    moments = (moment for moment in (*due_times(rows), *_reviews(statements)) if moment > asked.now)
     return min(moments, default=1 << 62)
 
 
@@ -112,13 +110,15 @@ def recall(kept: Mapping[str, Any], mark: str | None, seen: Sequence[int], asked
     """What was said of this very evidence; None if it was of other bytes, or no longer has to be so.
 
     Witnesses may have seen the same entries once more since: what was plausible by the earlier time is so by a later
-    one, until a key begins or ends.
+    one, unless a key began or ended in between.
     """
     try:
         if mark is None or kept["mark"] != mark or not kept["at"] <= asked.now < kept["until"]:
             return None
-        pairs = zip(kept["seen"], seen, strict=True)
-        if not all(then <= now and now * _SECOND < kept["until"] for then, now in pairs):
+        # What no witness dates is judged by the clock.
+        pairs = [*zip(kept["seen"], seen, strict=True), (kept["at"] // _SECOND, asked.now // _SECOND)]
+        moments = list(_of_keys(asked.trust))
+        if any(now < then or any(then < moment <= now for moment in moments) for then, now in pairs):
             return None
         outcome = Outcome(
             checked=tuple(_again(_notes(kept["checked"]))),
@@ -172,12 +172,12 @@ def _digest(read: Any, size_bytes: int) -> bytes:
 
 
 def _of_keys(trust: Trust) -> Iterator[int]:
-    """When a key begins to count, or ends."""
+    """The first second in which a key counts, and the first in which it no longer does."""
     for use in USES:
         for key in trust.keys_for(use):
-            yield key.not_before * _SECOND
+            yield key.not_before
             if key.not_after is not None:
-                yield key.not_after * _SECOND
+                yield key.not_after + 1
 
 
 def _reviews(statements: Sequence[Statement]) -> Iterator[int]:

@@ -118,7 +118,7 @@ def parse_config(data: bytes) -> Config:
         raise MalformedError(f"config.toml: expected at most {MAX_CONFIG_BYTES} bytes")
     try:
         fields = tomllib.loads(data.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # ValueError: also a number of too many digits
         raise MalformedError("config.toml: expected a TOML file") from None
     known = {"version", *Config.__dataclass_fields__}
     if not fields.keys() <= known:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import resource
 import subprocess
@@ -15,7 +16,10 @@ import pytest
 import tampering as by
 from copies import Copy
 
+from auditor.cli import _trust
 from auditor.log_files import folder_files
+from auditor.pg_copy import database_of
+from auditor.settings import settings_of
 from tlog.errors import MalformedError
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -158,6 +162,31 @@ HOSTILE: dict[str, Callable[[Copy], object]] = {
     ),
     "settings nested deep": file_of("config.toml", b"a = " + b"[" * 100_000),
 }
+
+
+def hole(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+AT_A_PATH: dict[str, Callable[[Path], object]] = {
+    "a pipe": os.mkfifo,
+    "a folder": Path.mkdir,
+    "a hole": hole,
+    "a link": lambda path: path.symlink_to("/dev/zero"),
+    "a long number": lambda path: path.write_bytes(b"a = " + b"1" * 10_000),
+    "nested deep": lambda path: path.write_bytes(b"a = " + b"[" * 100_000),
+}
+
+
+@pytest.mark.parametrize("name", AT_A_PATH)
+def test_settings_and_trust_of_a_home_are_plain_files(tmp_path: Path, name: str) -> None:
+    for path in (tmp_path / "config.toml", tmp_path / "trust.toml"):
+        AT_A_PATH[name](path)
+    assert settings_of(tmp_path) is None
+    assert database_of(tmp_path) is None
+    with pytest.raises(MalformedError):
+        _trust(argparse.Namespace(trust=None, policy=None), tmp_path)
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -105,6 +105,18 @@ def test_what_nobody_let_expire_has_no_end(make: Any) -> None:
     assert copy.codes() == {CODE}
 
 
+def test_what_no_erasure_took_does_not_end_with_what_one_let_expire(make: Any) -> None:
+    def write(home: Home) -> None:
+        corrections(home)
+        forget(home, key="city", guard="expire=2099-01-01T00:00:00Z")
+
+    copy = make(write)
+    copy.sql(
+        "UPDATE ledger SET expires_at = (SELECT max(expires_at) FROM ledger) WHERE source IS NOT NULL",
+    )
+    assert copy.codes() == {CODE}
+
+
 def test_a_row_that_hides_its_fact_is_found(make: Any) -> None:
     copy = make(corrections)
     copy.sql("UPDATE ledger SET source = NULL WHERE source = 1")

@@ -88,3 +88,17 @@ def test_a_successor_that_was_public_and_is_no_more_is_found(begun: Copy, tmp_pa
     (begun.home / "log-2").mkdir()
     begun.sql("UPDATE events SET entry_index = NULL WHERE entry_index > 0")
     assert "LOG_ROLLED_BACK" in begun.codes(state=tmp_path / "state")
+
+
+def test_a_manifest_behind_another_of_its_number_is_looked_at(copy: Copy) -> None:
+    """The newer log has it as it was, so that of the older one nobody would ask."""
+    with open_home(copy.home) as home:
+        Operator(home).succeed(None, 1.0)
+    copy = Copy(copy.home, parse_trust((copy.home / "trust.toml").read_text()))
+    (copy.home / "log-2" / "erasures").mkdir(exist_ok=True)
+    first = copy.home / "log" / "erasures" / "1.cose"
+    shutil.copy(first, copy.home / "log-2" / "erasures" / "1.cose")
+    assert copy.codes() == set()
+    first.write_bytes(b"content that was erased")
+    (one,) = copy.audit().outcome.findings
+    assert (one.code, one.where) == ("MANIFEST_ALTERED", "log erasures/1.cose")

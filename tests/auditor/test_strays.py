@@ -229,8 +229,10 @@ def test_the_key_of_a_tenant_that_was_destroyed_is_found(copy: Any) -> None:
 
 
 def test_a_tenant_that_never_said_anything_is_found(copy: Any) -> None:
-    copy.sql(f"INSERT INTO tenants VALUES (9, randomblob(16), randomblob(32), '{SECRET}', 0)")
-    assert findings(copy) == {("RESIDUE_ROW", "store.db tenants row 9")}
+    number = "09" * 16
+    copy.sql(f"INSERT INTO tenants VALUES (9, x'{number}', randomblob(32), '{SECRET}', 0)")
+    residue = ("RESIDUE_ROW", "store.db tenants row 9")
+    assert findings(copy) == {residue, ("GUARD_OFF", f"keys/guard/{number}.key")}
 
 
 def test_a_home_of_a_whole_tile_published_twice_is_clean(tmp_path: Path) -> None:

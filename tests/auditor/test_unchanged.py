@@ -146,6 +146,21 @@ def test_another_question_is_asked_anew(
     assert found == whole.codes(**options)
 
 
+@pytest.mark.parametrize("alone", [False, True])
+def test_another_question_leaves_what_was_said(
+    whole: Copy, tmp_path: Path, judged: list[int], alone: bool
+) -> None:
+    """Of the log alone, or for texts: the next audit of the home is none of all its rows."""
+    asked, state = audits.Asked(whole.trust, time.time_ns() // 1000), tmp_path / "state"
+    places = audits.Places(None, log=str(whole.home / "log")) if alone else audits.Places(whole.home)
+    needles = None if alone else ["Kumquat of Uji"]
+    found = audits.audit(replace(places, state=state), asked, tenant=None, needles=needles)
+    assert found.outcome.findings == ()
+    judged.clear()
+    assert whole.codes(state=state) == set()
+    assert not judged
+
+
 def test_the_moment_at_which_a_hold_is_due_is_noticed(whole: Copy, tmp_path: Path) -> None:
     assert whole.codes(state=tmp_path / "state", now=NOW + 89 * DAY) == set()
     assert whole.codes(state=tmp_path / "state", now=NOW + 91 * DAY) == {"HOLD_OVERDUE"}
@@ -171,7 +186,7 @@ def test_a_newer_cosignature_alone_changes_nothing(
     whole: Copy, tmp_path: Path, judged: list[int], later: int, ends: int | None, again: bool
 ) -> None:
     """Unless it is an older one, or a key ended before it."""
-    note, at = by.checkpoint_of(whole).read_bytes(), NOW // 1_000_000 + 100
+    note, at = by.checkpoint_of(whole).read_bytes(), time.time_ns() // 1_000_000_000 + 100
     (cosigner,), trust = by.witnessed(whole, tmp_path, at=at)
     if ends is not None:
         keys = tuple(replace(key, not_after=at + ends) for key in trust.keys)
@@ -209,6 +224,24 @@ def test_the_code_is_told_by_its_bytes(tmp_path: Path, monkeypatch: pytest.Monke
     kept.code.cache_clear()
     with (tmp_path / "auditor" / "fold.py").open("a") as file:
         file.write("#\n")
+    assert kept.code() != before
+    kept.code.cache_clear()
+
+
+@pytest.mark.parametrize("module", ["platform", "apsw", "cryptography", "cbor2"])
+def test_the_code_is_told_by_what_it_calls(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    """A library that lets a signature pass, and then no more, is other code."""
+    kept.code.cache_clear()
+    before = kept.code()
+    replaced: dict[str, tuple[str, object]] = {
+        "platform": ("platform.python_version", lambda: "0"),
+        "apsw": ("apsw.sqlite_lib_version", lambda: "0"),
+        "cryptography": ("cryptography.__version__", "0"),
+        "cbor2": ("version", lambda name: "0"),
+    }
+    name, value = replaced[module]
+    monkeypatch.setattr(f"auditor.kept.{name}", value)
+    kept.code.cache_clear()
     assert kept.code() != before
     kept.code.cache_clear()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from auditor.audit import Places, audit
+from auditor.audit import Audited, Places, audit
 from auditor.evidence import Asked
 from memory import key_rotation, wiring
 from memory.home_names import COSE_KEYS
@@ -89,10 +89,15 @@ class Witnessed:
     def trust(self) -> Trust:
         return parse_trust((self.path / "trust.toml").read_text())
 
-    def codes(self, trust: Trust | None = None, **places: Any) -> set[str]:
+    def audit(self, trust: Trust | None = None, **places: Any) -> Audited:
         asked = Asked(trust or self.trust(), self.clock.now)
-        audited = audit(Places(self.path, **places), asked, tenant=None, needles=None)
-        return {finding.code for finding in audited.outcome.findings}
+        return audit(Places(self.path, **places), asked, tenant=None, needles=None)
+
+    def codes(self, trust: Trust | None = None, **places: Any) -> set[str]:
+        return {finding.code for finding in self.audit(trust, **places).outcome.findings}
+
+    def checks(self, **places: Any) -> set[str]:
+        return {note.check for note in self.audit(**places).outcome.checked}
 
     def verdict(self, data: bytes, trust: Trust | None = None) -> Any:
         (verdict,) = verify_files(
@@ -309,6 +314,42 @@ def test_a_row_that_claims_an_older_place_is_not_believed(world: Witnessed) -> N
     connection.execute("UPDATE events SET entry = ?, entry_index = 0 WHERE seq = 2", (forged,))
     connection.close()
     assert "KEY_NOT_VALID" in world.codes()
+
+
+@pytest.fixture
+def succeeded(world: Witnessed, root: Any) -> Witnessed:
+    """A home of which a root certifies the keys: its first log has ended, and a key of issuers after that."""
+    world.operator.certify(root, LIFE, 5)
+    world.remember("one")
+    world.home.publish()
+    world.clock.pass_day()
+    world.operator.succeed(None, 5)
+    world.home.close()
+    world.home = world.open()
+    world.operator = Operator(world.home)
+    world.clock.pass_day()
+    world.operator.rotate("issuer", root, 5)
+    world.clock.pass_day()
+    world.remember("two")
+    world.home.publish()
+    return world
+
+
+def test_a_key_that_ended_after_a_log_did_lets_audits_be_repeated(
+    succeeded: Witnessed, tmp_path: Path
+) -> None:
+    state = tmp_path / "auditor"
+    assert [succeeded.checks(state=state) >= {"unchanged"} for _ in range(2)] == [False, True]
+
+
+def test_a_log_that_ended_is_clean_alone(succeeded: Witnessed, tmp_path: Path) -> None:
+    """The key list beside it is as old as its end, and the one of the trust file goes on from that."""
+    alone, state = Places(None, log=str(succeeded.path / "log")), tmp_path / "auditor"
+    asked = Asked(succeeded.trust(), succeeded.clock.now)
+    (known,) = asked.trust.key_lists
+    assert known != (succeeded.path / "log" / "keys.cose").read_bytes()
+    for places in (alone, replace(alone, state=state), replace(alone, state=state)):
+        assert audit(places, asked, tenant=None, needles=None).outcome.findings == ()
 
 
 def test_an_older_key_list_beside_the_log_is_found(world: Witnessed, root: Any, tmp_path: Path) -> None:
