@@ -777,7 +777,7 @@ def test_no_manifest_of_the_older_form_follows_a_newer_one() -> None:
             for number, schema in enumerate(schemas, 1)
         }
         made[1] = replace(made[1], document={"schema": schemas[0]})
-        return {finding.place for finding in erasure._check_previous(made)}
+        return {finding.where for finding in erasure._check_previous(made)}
 
     assert chain(1, 1, 2, 2) == set()
     assert chain(1, 2, 1, 2) == {"log erasures/3.cose"}
