@@ -27,6 +27,7 @@ SERVER_NAME: Final = "muniment"
 MAX_FILE_BYTES: Final = 16 << 20
 _BEGIN: Final = "# >>> muniment >>>"
 _END: Final = "# <<< muniment <<<"
+_MARK: Final = "\ufeff"  # of byte order, which some editors begin a file with
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def shown(name: str, entry: Entry) -> str:
     if name == "codex":
         return _toml_block(entry)
     document = {client.servers: {SERVER_NAME: entry.describe(client.typed)}}
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return json_comments.dump(document, "  ") + "\n"
 
 
 def install(name: str, path: Path, entry: Entry) -> bool:
@@ -142,11 +143,10 @@ def install(name: str, path: Path, entry: Entry) -> bool:
         return False
     if there is not None and not _is_ours(there):
         raise _taken(path)
-    if document.with_comments:
-        _replace(path, json_comments.put(document.text, client.servers, SERVER_NAME, wanted))
+    if document.is_blank:
+        _replace(path, shown(name, entry))
         return True
-    servers[SERVER_NAME] = wanted
-    _replace(path, _json({**document.members, client.servers: servers}))
+    _replace(path, json_comments.put(document.text, client.servers, SERVER_NAME, wanted))
     return True
 
 
@@ -163,14 +163,8 @@ def uninstall(name: str, path: Path) -> bool:
         return False
     if not _is_ours(servers[SERVER_NAME]):
         raise _taken(path)
-    if document.with_comments:
-        _replace(path, json_comments.take_out(document.text, client.servers, SERVER_NAME))
-        return True
-    del servers[SERVER_NAME]
-    left = {name: value for name, value in document.members.items() if name != client.servers or servers}
-    if servers:
-        left[client.servers] = servers
-    _replace_or_remove(path, _json(left), not left)
+    left = json_comments.take_out(document.text, client.servers, SERVER_NAME)
+    _replace_or_remove(path, left, left.removeprefix(_MARK).strip() == "{}")
     return True
 
 
@@ -204,7 +198,7 @@ def _read(path: Path) -> str:
     if len(data) > MAX_FILE_BYTES:
         raise MalformedError(f"expected {path} to have at most {MAX_FILE_BYTES} bytes")
     try:
-        return data.decode("utf-8-sig")
+        return data.decode("utf-8")
     except UnicodeDecodeError:
         raise MalformedError(f"expected {path} to be UTF-8; nothing was changed") from None
 
@@ -215,14 +209,18 @@ class _Document:
 
     text: str
     members: dict[str, Any]
-    with_comments: bool = False
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing stands in the file."""
+        return not self.text.removeprefix(_MARK).strip()
 
 
 def _read_json(path: Path) -> _Document:
-    text = _read(path)
-    if not text.strip():
-        return _Document(text, {})
-    for plain in (text, json_comments.without_comments(text)):
+    document = _Document(_read(path), {})
+    if document.is_blank:
+        return document
+    for plain in (document.text, json_comments.without_comments(document.text)):
         try:
             members = json.loads(
                 plain, object_pairs_hook=_members, parse_float=_finite, parse_constant=_finite
@@ -230,7 +228,7 @@ def _read_json(path: Path) -> _Document:
         except (ValueError, RecursionError):
             continue
         if isinstance(members, dict):
-            return _Document(text, members, plain is not text)
+            return _Document(document.text, members)
     raise MalformedError(
         f"expected {path} to be a JSON object with no name twice in it; nothing was changed. "
         "muniment install --print shows what to add by hand",
@@ -251,15 +249,6 @@ def _finite(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError
     return number
-
-
-def _json(document: Mapping[str, Any]) -> str:
-    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:  # half a character, which JSON can escape and UTF-8 cannot say
-        return json.dumps(document, indent=2) + "\n"
-    return text
 
 
 def _servers(document: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -289,36 +278,70 @@ def _toml(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
-def _read_toml(path: Path) -> tuple[str, str]:
-    """The text of the file without our block, and the block; both as they are if there is none."""
+def _read_toml(path: Path) -> tuple[str, object]:
+    """The text of the file without our table, and what that says; the text as it is and None if it is not there."""
     text = _read(path)
-    try:
-        document = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError):
-        raise MalformedError(
-            f"expected {path} to be TOML; nothing was changed", code="settings_unread"
-        ) from None
-    begin, end = text.find(_BEGIN), text.find(_END)
-    if begin < 0 or end < begin:
-        if SERVER_NAME in _servers(document, "mcp_servers"):
+    document = _parse_toml(text)
+    if document is None:
+        raise MalformedError(f"expected {path} to be TOML; nothing was changed", code="settings_unread")
+    servers = _servers(document, "mcp_servers")
+    begin = text.find(_BEGIN)
+    end = text.find(_END, begin)
+    if begin < 0 or end < 0 or SERVER_NAME not in servers:
+        if SERVER_NAME in servers:
             raise _taken(path)
-        return text, ""
+        return text, None
     stop = end + len(_END)
     stop += text[stop : stop + 1] == "\n"
     # The empty line before it is ours too.
     before = text[: begin - 1] if text[:begin].endswith("\n\n") else text[:begin]
-    return before + text[stop:], text[begin:stop]
+    expected = _told({**document, "mcp_servers": _without_ours(servers)})
+    # Whatever Codex adds it writes before the last remark of the file, so between ours, too: that stays.
+    inside = text[begin:end].splitlines(keepends=True)
+    for number in range(1, len(inside) + 1):
+        rest = before + "".join(inside[number:]) + text[stop:]
+        if _told(_parse_toml(rest)) == expected:
+            return rest, servers[SERVER_NAME]
+    raise MalformedError(
+        f"the table of {SERVER_NAME} in {path} can't be told from what stands beside it; nothing was changed. "
+        "Take it out by hand",
+        code="settings_unread",
+    )
+
+
+def _parse_toml(text: str) -> dict[str, Any] | None:
+    try:
+        return tomllib.loads(text.removeprefix(_MARK))
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return None
+
+
+def _without_ours(servers: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in servers.items() if name != SERVER_NAME}
+
+
+def _told(document: Mapping[str, Any] | None) -> str | None:
+    """What a document says, in whatever order, as a text that can be compared."""
+    if document is None:
+        return None
+    says = {name: value for name, value in document.items() if name != "mcp_servers" or value}
+    return json.dumps(says, sort_keys=True, default=repr)
 
 
 def _install_toml(path: Path, entry: Entry) -> bool:
-    rest, block = _read_toml(path)
+    rest, there = _read_toml(path)
     wanted = _toml_block(entry)
-    if block == wanted:
+    if there == entry.describe(typed=False):
         return False
     # At the end: a table goes on until the next one begins.
     gap = "" if not rest else "\n" if rest.endswith("\n") else "\n\n"
     text = rest + gap + wanted
-    tomllib.loads(text)
+    if _parse_toml(text) is None:
+        raise MalformedError(
+            f"expected mcp_servers in {path} to be a table that others can follow; nothing was changed. "
+            "muniment install --print shows what to add by hand",
+            code="settings_unread",
+        )
     _replace(path, text)
     return True
 
@@ -326,10 +349,10 @@ def _install_toml(path: Path, entry: Entry) -> bool:
 def _uninstall_toml(path: Path) -> bool:
     if not path.exists():
         return False
-    rest, block = _read_toml(path)
-    if not block:
+    rest, there = _read_toml(path)
+    if there is None:
         return False
-    _replace_or_remove(path, rest, not rest.strip())
+    _replace_or_remove(path, rest, not rest.removeprefix(_MARK).strip())
     return True
 
 

@@ -1,4 +1,4 @@
-"""Settings in JSON that somebody wrote comments into: one server put in or taken out, every other byte left as it is.
+"""Settings in JSON, with comments or without: one server put in or taken out, every other byte left as it is.
 
 Comments (`//`, `/* */`) and a comma before a closing bracket are what editors allow beyond JSON. What is changed is
 found in the text with these blanked, so places are the same in both; the result is read again, and has to say what it
@@ -30,8 +30,15 @@ class _Member(NamedTuple):
 
 
 def without_comments(text: str) -> str:
-    """The text as JSON, as long as it was: comments and last commas are spaces."""
-    return _LAST_COMMA.sub(_blank_comma, _without_remarks(text))
+    """The text as JSON, as long as it was: comments, last commas and a byte order mark are spaces."""
+    plain = " " + text[1:] if text.startswith("\ufeff") else text
+    return _LAST_COMMA.sub(_blank_comma, _without_remarks(plain))
+
+
+def dump(value: object, indent: str | None = None) -> str:
+    """The value as JSON. Half a character, as a path may have, is escaped: UTF-8 has no form for it."""
+    made = json.dumps(value, indent=indent, ensure_ascii=False)
+    return json.dumps(value, indent=indent) if re.search("[\ud800-\udfff]", made) else made
 
 
 def put(text: str, group: str, name: str, entry: dict[str, Any]) -> str:
@@ -42,26 +49,30 @@ def put(text: str, group: str, name: str, entry: dict[str, Any]) -> str:
     if there is not None:
         made = text[: there.begin] + _value(text, entry, 2) + text[there.end :]
     elif servers is not None:
-        made = _put_first(text, servers.begin, name, _value(text, entry, 2), 2)
+        made = _put_first(text, servers.begin, name, entry, 2)
     else:
-        made = _put_first(text, text_start(text), group, _value(text, {name: entry}, 1), 1)
+        made = _put_first(text, text_start(text), group, {name: entry}, 1)
     return _same(made, document | {group: document.get(group, {}) | {name: entry}})
 
 
 def take_out(text: str, group: str, name: str) -> str:
-    """The text without that member of the object `group`, and without the object if nothing else stood in it."""
+    """The text without that member of the object `group`, and without the object if `put` had added that.
+
+    That is told by its place, for `put` adds what is missing as the first member.
+    """
     document = json.loads(without_comments(text))
     servers = _member(text, text_start(text), group)
     assert servers is not None  # the caller saw it there
     there = _member(text, servers.begin, name)
     assert there is not None
-    made = _remove(text, there)
+    is_first = next(_members(text, text_start(text))).name == group
+    made = _closed(_remove(text, there), servers.begin)
     left = {other: value for other, value in document[group].items() if other != name}
     expected = document | {group: left}
     emptied = _member(made, text_start(made), group)
     assert emptied is not None
-    if not left and not made[emptied.begin + 1 : emptied.end - 1].strip():
-        made = _remove(made, emptied)
+    if not left and is_first and not made[emptied.begin + 1 : emptied.end - 1].strip():
+        made = _closed(_remove(made, emptied), text_start(made))
         del expected[group]
     return _same(made, expected)
 
@@ -107,14 +118,18 @@ def _after_space(text: str, at: int) -> int:
     return at
 
 
-def _put_first(text: str, begin: int, name: str, value: str, depth: int) -> str:
-    """The text with a first member in the object that begins there: what follows keeps its comments and its place."""
-    line = _newline(text)
-    first = f"{line}{_STEP * depth}{json.dumps(name)}: {value}"
-    rest = text[begin + 1 :]
-    if next(_members(text, begin), None) is not None:
-        return text[: begin + 1] + first + "," + ("" if rest[:1] in "\r\n" else line + _STEP * depth) + rest
-    return text[: begin + 1] + first + (line + _STEP * (depth - 1) if rest[:1] == "}" else "") + rest
+def _put_first(text: str, begin: int, name: str, value: dict[str, Any], depth: int) -> str:
+    """The text with a first member in the object that begins there: what follows keeps its comments and its place.
+
+    It stands in the line of the object if something else does, so that it can be taken out without a trace.
+    """
+    line, step, rest = _newline(text), _step(text), text[begin + 1 :]
+    lines = f"{line}{step * depth}{json.dumps(name)}: {_value(text, value, depth)}"
+    if next(_members(text, begin), None) is None:
+        return text[: begin + 1] + lines + (line + step * (depth - 1) if rest[:1] == "}" else "") + rest
+    if rest[:1] in "\r\n":
+        return text[: begin + 1] + lines + "," + rest
+    return text[: begin + 1] + f"{json.dumps(name)}: {dump(value)}," + rest
 
 
 def _remove(text: str, member: _Member) -> str:
@@ -138,9 +153,22 @@ def _remove(text: str, member: _Member) -> str:
     return head + tail
 
 
+def _closed(text: str, begin: int) -> str:
+    """The text with the object that begins there as `{}`, if there is nothing but lines in it."""
+    end = _after_space(text, begin + 1)
+    return text[: begin + 1] + text[end:] if text[end] == "}" and "\n" in text[begin:end] else text
+
+
 def _value(text: str, value: dict[str, Any], depth: int) -> str:
-    lines = json.dumps(value, indent=len(_STEP), ensure_ascii=False).split("\n")
-    return f"{_newline(text)}{_STEP * depth}".join(lines)
+    lines = dump(value, _step(text)).split("\n")
+    return f"{_newline(text)}{_step(text) * depth}".join(lines)
+
+
+def _step(text: str) -> str:
+    """What the lines of the text are indented by, one deep."""
+    begin = text_start(text)
+    found = re.match(r"\s*?\n([ \t]+)\S", without_comments(text)[begin + 1 :])
+    return found[1] if found else _STEP
 
 
 def _newline(text: str) -> str:

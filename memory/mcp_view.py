@@ -69,6 +69,16 @@ def cut_to(item: Shape, budget: int) -> Shape:
     while characters > 16 and tokens_of(item) > budget:
         item = _shortened(item, characters)
         characters //= 2
+    return item if tokens_of(item) <= budget else _with_fewer_reasons(item, budget)
+
+
+def _with_fewer_reasons(item: Shape, budget: int) -> Shape:
+    """The item with as many of the words that it was found by as the budget holds, and how many those are not."""
+    words = item.get("why", {}).get("words", [])
+    for count in range(len(words) - 1, -1, -1):
+        item = {**item, "why": {**item["why"], "words": words[:count], "words_omitted": len(words) - count}}
+        if tokens_of(item) <= budget:
+            break
     return item
 
 

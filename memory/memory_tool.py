@@ -243,7 +243,9 @@ def _listing(path: str, below: list[Document]) -> str:
             name = "/".join((path, *parts[:depth]))
             sizes[name] = sizes.get(name, 0) + size
             marks.setdefault(name, document.id)
-    names = sorted((name for name in sizes if "/." not in name), key=lambda name: (name.count("/"), name))
+    names = sorted(
+        (name for name in sizes if "/." not in name[len(path) :]), key=lambda name: (name.count("/"), name)
+    )
     listed, left = {}, MAX_LISTED_BYTES
     # What is not so deep comes first where there is no room for all: it is where the rest can be looked for.
     for name in names:

@@ -768,6 +768,21 @@ def test_an_erasure_under_way_is_not_yet_a_finding(make_erased: Callable[..., Er
     assert {finding.code for finding in outcome.findings} == {"TOMBSTONE_WITHOUT_MANIFEST"}
 
 
+def test_no_manifest_of_the_older_form_follows_a_newer_one() -> None:
+    def chain(*schemas: int) -> set[str]:
+        made = {
+            number: Manifest(
+                number, "", b"", {"schema": schema, "previous": bytes([number - 1])}, bytes([number]), b""
+            )
+            for number, schema in enumerate(schemas, 1)
+        }
+        made[1] = replace(made[1], document={"schema": schemas[0]})
+        return {finding.where for finding in erasure._check_previous(made)}
+
+    assert chain(1, 1, 2, 2) == set()
+    assert chain(1, 2, 1, 2) == {"log erasures/3.cose"}
+
+
 def test_tombstones_are_numbered_and_chained(world: World, asked: Asked) -> None:
     first = world.add("erase", {}, {"number": 1, "count": 0})
     world.add("erase", {}, {"number": 3, "previous": first, "count": 0})

@@ -1,4 +1,4 @@
-"""What users of other memory servers complain about, each tried on real processes of this one.
+"""What users of other memory servers complain about, each tried on real servers of this one.
 
 The rows that need several servers, kills or floods stand in test_mcp_processes and test_http_processes.
 """
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import jsonschema
 import pytest
+from serving import client_for, served
 from speaking import Stdio, environment, stdio
 
 from memory import tokens, wiring
@@ -223,7 +223,9 @@ def test_a_correction_that_is_killed_and_torn_leaves_the_old_or_the_new(tmp_path
     assert [fact["status"] for fact in story["facts"]] == ["superseded"] * current + ["active"]
 
 
-def test_over_http_each_has_what_is_theirs_and_no_more(tmp_path: Path) -> None:
+def test_over_http_each_has_what_is_theirs_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     held = {}
     rights = (
         ("test_user", AGENT_SCOPES | {"memory:purge"}),
@@ -233,43 +235,25 @@ def test_over_http_each_has_what_is_theirs_and_no_more(tmp_path: Path) -> None:
         for agent, scopes in rights:
             made = tokens.create(home, Principal("acme", agent, "w", scopes), None)
             held[agent] = {"Authorization": f"Bearer {made['token']}"}
-    command = [
-        sys.executable,
-        "-m",
-        "memory.cli",
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--home",
-        str(tmp_path / "home"),
-    ]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment()) as server:
-        try:
-            assert server.stderr is not None
-            url = server.stderr.readline().split()[-1]
-            with httpx.Client(base_url=url, timeout=60) as client:
-                mine, other = held["test_user"], held["test_user1"]
-                made = client.post("/v1/facts", json={"text": "the plan is secret"}, headers=mine).json()
-                found = client.post("/v1/recall", json={"query": "secret"}, headers=other).json()
-                assert (found["facts"], found["scope"]["agent"]) == ([], "test_user1")
-                place = f"/v1/facts/{made['id']}/provenance"
-                assert client.get(place, headers=mine).status_code == 200
-                assert client.get(place, headers=other).status_code == 404
-                kept = client.post("/v1/facts", json={"text": "the dog is fed"}, headers=other).json()
-                everything = {"all": True}
-                preview = client.post("/v1/forget/preview", json=everything, headers=mine).json()
-                asked = client.post(
-                    "/v1/forget", json=everything | {"confirm": preview["confirm"]}, headers=mine
-                )
-                assert asked.json()["erased"] == 1
-                found = client.post("/v1/recall", json={"query": "dog"}, headers=other).json()
-                assert [fact["id"] for fact in found["facts"]] == [kept["id"]]
-                # A token that may not erases nothing, and is told so.
-                asked = client.post("/v1/forget/preview", json={"all": True}, headers=other)
-                assert (asked.status_code, asked.json()["code"]) == (403, "forbidden")
-                # The name that a client gives itself, and a tenant in its words, change nothing.
-                asked = client.post("/v1/recall", json={"query": "secret", "tenant": "acme"}, headers=other)
-                assert (asked.status_code, asked.json()["code"]) == (400, "unknown_argument")
-                assert client.post("/v1/recall", json={"query": "secret"}).status_code == 401
-        finally:
-            server.terminate()
+        with served(home, monkeypatch) as found_at, client_for(found_at["listening"]) as client:
+            mine, other = held["test_user"], held["test_user1"]
+            made = client.post("/v1/facts", json={"text": "the plan is secret"}, headers=mine).json()
+            found = client.post("/v1/recall", json={"query": "secret"}, headers=other).json()
+            assert (found["facts"], found["scope"]["agent"]) == ([], "test_user1")
+            place = f"/v1/facts/{made['id']}/provenance"
+            assert client.get(place, headers=mine).status_code == 200
+            assert client.get(place, headers=other).status_code == 404
+            kept = client.post("/v1/facts", json={"text": "the dog is fed"}, headers=other).json()
+            everything = {"all": True}
+            preview = client.post("/v1/forget/preview", json=everything, headers=mine).json()
+            asked = client.post("/v1/forget", json=everything | {"confirm": preview["confirm"]}, headers=mine)
+            assert asked.json()["erased"] == 1
+            found = client.post("/v1/recall", json={"query": "dog"}, headers=other).json()
+            assert [fact["id"] for fact in found["facts"]] == [kept["id"]]
+            # A token that may not erases nothing, and is told so.
+            asked = client.post("/v1/forget/preview", json={"all": True}, headers=other)
+            assert (asked.status_code, asked.json()["code"]) == (403, "forbidden")
+            # The name that a client gives itself, and a tenant in its words, change nothing.
+            asked = client.post("/v1/recall", json={"query": "secret", "tenant": "acme"}, headers=other)
+            assert (asked.status_code, asked.json()["code"]) == (400, "unknown_argument")
+            assert client.post("/v1/recall", json={"query": "secret"}).status_code == 401

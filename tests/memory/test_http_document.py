@@ -60,7 +60,10 @@ def test_every_operation_of_batch_is_a_resource() -> None:
 
 def test_nothing_that_somebody_wrote_stands_in_a_path_or_a_query() -> None:
     for route in ROUTES:
-        assert set(route.query) <= {"limit", "cursor", "format"}, route.name
+        assert set(route.query) <= {"limit", "cursor", "format", "number"}, route.name
+        if "number" in route.query:
+            pattern = re.compile(route.query["number"]["pattern"])
+            assert pattern.search("12") and not any(map(pattern.search, ("", "x", "1x", "x1", "-1", "1/")))
         assert route.path.count("{") == (1 if route.path_id else 0)
 
 

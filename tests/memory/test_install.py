@@ -113,6 +113,7 @@ def test_toml_keeps_every_byte_of_the_rest(text: str, user: Path, capsys: pytest
         ("gemini", "\x00\x01"),
         ("codex", "= broken"),
         ("codex", "mcp_servers = 3\n"),
+        ("codex", 'mcp_servers = {z = {command = "z"}}\n'),
     ],
 )
 def test_a_file_that_is_not_understood_is_not_touched(name: str, text: str, user: Path) -> None:
@@ -244,6 +245,56 @@ def test_remarks_in_settings_stay(
 def _has_remarks_of(text: str, made: str) -> None:
     for remark in re.findall(r"/\*.*?\*/|(?<![\":])//[^\r\n]*", text):
         assert remark in made
+
+
+# As hosts and people write them: in one line, with tabs, with a mark of byte order, with numbers and letters that could
+# be written otherwise, with a list of servers that is empty, and with the servers of projects beside.
+SHAPES = [
+    '{"n":1.50,"e":1E5,"SERVERS":{"x":{"command":"y\\u00e9\\/","args":[]}},"z":{}}',
+    '{ "theme": "dark" }',
+    '{\n\t"a": [\n\t\t1\n\t],\n\t"SERVERS": {\n\t\t"z": {"command": "z"}\n\t}\n}',
+    '\ufeff{\r\n    "SERVERS": {\r\n        "z": {}\r\n    }\r\n}\r\n',
+    '{"projects": {"/a": {"SERVERS": {}}}, "SERVERS": {}}\n',
+    '{\n  "inputs": [],\n  "SERVERS": {}\n}\n',
+    '{\n    "SERVERS": {\n        "z": {"command": "\\ud800"}\n    },\n    "half": true\n}\n\n',
+]
+
+
+@pytest.mark.parametrize("text", SHAPES)
+@pytest.mark.parametrize("name", ["claude-code", "vscode"])
+def test_undo_gives_back_every_byte(
+    name: str, text: str, user: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = install.settings_file(name, None)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = text.replace("SERVERS", install.CLIENTS[name].servers).encode()
+    path.write_bytes(written)
+    for more in ((), ("--tenant", "acme")):
+        assert run(capsys, name, *more)[1]["changed"] and not run(capsys, name, *more)[1]["changed"]
+        says = json.loads(path.read_bytes().decode("utf-8-sig"))
+        assert says[install.CLIENTS[name].servers]["muniment"]["args"]
+    assert run(capsys, name, "--undo")[1]["changed"]
+    assert path.read_bytes() == written
+
+
+def test_what_codex_adds_within_our_remarks_stays(user: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An editor of TOML that keeps remarks puts a new table before the last one of the file, which is ours."""
+    path = install.settings_file("codex", None)
+    path.parent.mkdir(parents=True)
+    path.write_text('# <<< muniment <<<\nmodel = "x"\n')
+    run(capsys, "codex")
+    added = '\n[projects."/x"]\ntrust_level = "trusted"\n\n[mcp_servers.z]\ncommand = "z"\n'
+    head, end = path.read_text().rsplit("# <<<", 1)
+    path.write_text(f"{head}{added}# <<<{end}")
+    assert not run(capsys, "codex")[1]["changed"]
+    assert run(capsys, "codex", "--tenant", "acme")[1]["changed"]
+    says = tomllib.loads(path.read_text())
+    assert says["projects"] == {"/x": {"trust_level": "trusted"}} and set(says["mcp_servers"]) == {
+        "muniment",
+        "z",
+    }
+    assert run(capsys, "codex", "--undo")[1]["changed"]
+    assert path.read_text() == f'# <<< muniment <<<\nmodel = "x"\n{added}'
 
 
 def test_half_a_character_stays(user: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,6 +66,19 @@ def test_a_broad_query_stays_within_its_budget(home: Home, budget: int, detail: 
     assert answer["facts"] and answer["cursor"]
 
 
+@pytest.mark.parametrize("detail", ["concise", "detailed"])
+def test_reasons_for_a_rank_stay_within_the_budget_and_are_counted(home: Home, detail: str) -> None:
+    query = "note 7 about the harbour project, which somebody wrote at some length on day seven with a value"
+    given = {"query": query, "explain": True, "limit": 1, "detail": detail}
+    (whole,) = ask(home, "recall", **given)["facts"]
+    answer = ask(home, "recall", budget=400, **given)
+    (fact,) = answer["facts"]
+    assert tokens_of(answer) <= 400 and fact["id"] == whole["id"]
+    count = len(fact["why"]["words"])
+    assert fact["why"]["words"] == whole["why"]["words"][:count]
+    assert fact["why"]["words_omitted"] == len(whole["why"]["words"]) - count > 0
+
+
 def test_without_a_budget_it_is_four_thousand_tokens(home: Home) -> None:
     answer = ask(home, "recall", query="harbour", limit=50, detail="detailed")
     assert 2000 < tokens_of(answer) <= 4000 and answer["omitted"] > 100

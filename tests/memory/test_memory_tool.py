@@ -86,6 +86,11 @@ def test_a_directory_is_listed_two_levels_deep(tool: MemoryTool) -> None:
         "2.0K\t/memories/d/b.md",
         "2.0K\t/memories/d/e",
     ]
+    create(tool, "/memories/.kept/f.md", "x")
+    assert run(tool, "view", path="/memories/.kept").splitlines()[1:] == [
+        "1B\t/memories/.kept",
+        "1B\t/memories/.kept/f.md",
+    ]
 
 
 def test_a_list_has_a_budget_and_says_how_much_is_left_out(tool: MemoryTool) -> None:
