@@ -44,6 +44,7 @@ def texts(memory: Memory, query: str, **options: object) -> list[str]:
         ("write to jo.bloggs+x@example.org", "jo.bloggs+x@example.org"),
         ("the log is /var/log/app/error.log", "/var/log/app/error.log"),
         ("a well-known café", "well known cafe"),
+        ("her email arrived, and the followup", "an e-mail"),
         ("order 1,000 of part 4711-B", "4711-b"),
         ("she bought a kayak", "what did she buy"),
         ("the children went home", "where did the child go"),
@@ -73,6 +74,17 @@ def test_asking_for_what_somebody_has_finds_the_key(me: Memory) -> None:
     me.remember("Ana said so on the phone", key="ana/city", value="Porto")
     me.remember("Ana likes the city, and every other city, more than the country")
     assert me.recall("what is Ana's city")["facts"][0]["value"] == "Porto"
+
+
+@pytest.mark.parametrize("query", ["what is Ana's city", "Ana\u2019s city?", "l'Ana's city"])
+def test_what_an_apostrophe_joins_to_a_word_asks_for_nothing(me: Memory, query: str) -> None:
+    me.remember("Bo's city is l'Aquila", key="bo/city", value="L'Aquila")
+    me.remember("Ana moved to Porto", key="ana/city", value="Porto")
+    me.remember("Rain fell all night")
+    first, second = me.recall(query, explain=True)["facts"]
+    assert (first["value"], second["value"]) == ("Porto", "L'Aquila")
+    assert {word["word"] for word in second["why"]["words"]} == {"city"}
+    assert me.recall("'s")["facts"][0]["key"] == "bo/city"
 
 
 # What is served, and how

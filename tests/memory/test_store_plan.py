@@ -23,7 +23,7 @@ MAY_SCAN = (
     "SELECT (SELECT count(*) FROM events)",
     "SELECT status, count(*) FROM facts",
     # Whose memory there is, for a sweep of all of it.
-    "SELECT t.name, c.content FROM (SELECT min(seq)",
+    "SELECT t.number, t.name, c.content\n",
     # What names somebody without being a record of theirs, and what explains a hit: an erasure reads everything.
     "SELECT seq, content FROM contents ORDER BY seq",
     "SELECT c.content FROM contents c CROSS JOIN events e ON e.seq = c.seq WHERE e.tenant = ?",
@@ -35,7 +35,7 @@ WITHOUT_TENANT = re.compile(
     r"WHERE id = |WHERE number = |name_tag = |FROM tenants WHERE name |expires_at <= |a\.seq = \?|FROM erasures|"
     r"sqlite_schema|WHERE e\.seq IN|FROM backups|"
     r"DELETE FROM (facts|contents) WHERE seq|UPDATE (erasures|ledger)|search MATCH|FROM search_idx|FROM search_config|"
-    r"FROM \(SELECT min\(seq\)|FROM temp\.words|FROM contents ORDER BY seq|SELECT id FROM tenants ORDER BY id"
+    r"FROM \(SELECT tenant, min\(seq\)|FROM temp\.words|FROM contents ORDER BY seq|SELECT id FROM tenants ORDER BY id"
 )
 
 
