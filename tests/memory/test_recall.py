@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -284,3 +285,20 @@ def test_the_first_pass_and_the_second_agree_on_one_word() -> None:
     facts = [rank.Reading(seq, seq, ("heron", "pond"), 10) for seq in (1, 2)]
     assert [seq for _, seq in rank.first_pass([term], {1, 2})] == [2, 1]
     assert [one.seq for one in rank.second_pass([term], facts, frozenset())] == [2, 1]
+
+
+def test_of_a_long_text_the_beginning_is_read_and_all_of_it_is_found(
+    me: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split: list[int] = []
+    real = store_search.splitter
+
+    def counted(view: Any) -> Any:
+        return lambda text: split.append(len(text)) or real(view)(text)
+
+    monkeypatch.setattr(store_search, "splitter", counted)
+    long = me.remember("stones and sand " * 2000 + "and one anchor")["id"]
+    me.remember("sand on the road")
+    assert [fact["id"] for fact in me.recall("anchor")["facts"]] == [long]
+    assert me.recall("sand anchor")["facts"][0]["id"] == long
+    assert max(split) == 8192
