@@ -46,6 +46,9 @@ _READ_OF_NOTES: Final = 128
 _MAX_LEADERS: Final = 10
 """How many of the first are read, and of how many of them the turns beside."""
 
+_READ_CHARACTERS: Final = 8192
+"""Of a text that is longer, the beginning is read: a word from further on counts as one that is said once."""
+
 _LEAST_FOUND: Final = 64
 _MAX_SHARE_OF_KNOWN: Final = 0.9
 
@@ -245,7 +248,7 @@ def _read(
 
 
 def _reading(row: store_search.TextRow, split: _Split) -> Reading:
-    return Reading(row.seq, row.recorded_at, split(row.text), len(row.text))
+    return Reading(row.seq, row.recorded_at, split(row.text[:_READ_CHARACTERS]), len(row.text))
 
 
 def _common(split: _Split) -> frozenset[str]:

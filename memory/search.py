@@ -116,6 +116,10 @@ def index_words(text: str) -> list[str]:
 
 def query_words(query: str) -> list[str]:
     """The words that a query asks for; one that ends in an asterisk asks for what begins so."""
+    return _words_of_query(_clitic().sub(" ", query)) or _words_of_query(query)
+
+
+def _words_of_query(query: str) -> list[str]:
     if query.isascii():
         words, grams = _distinct(_ascii_word().findall(query)), []
     else:
@@ -123,7 +127,16 @@ def query_words(query: str) -> list[str]:
         words = _distinct(_spaced(plain))
         grams = _distinct(gram for run in _unsegmented().findall(plain) for gram in _query_grams(run))
     telling = [word for word in words if word.lower() not in STOP_WORDS]
-    return [*(telling if telling or grams else words), *grams]
+    joined = [word for word in _joined(query) if word not in words][: MAX_TERMS - len(words)]
+    return [*(telling if telling or grams else words), *joined, *grams]
+
+
+def _joined(query: str) -> list[str]:
+    """The words that hyphens part in a query, each as one: who asks for `e-mail` finds `email`."""
+    if "-" not in query and query.isascii():
+        return []
+    found = (index_words(_HYPHENS.sub("", word)) for word in _hyphened().findall(query))
+    return _distinct(words[0] for words in found if len(words) == 1)
 
 
 def _column(scope: str, text: str) -> str:
@@ -148,6 +161,25 @@ def _spaced(plain: str) -> list[str]:
 @cache
 def _ascii_word() -> re.Pattern[str]:
     return re.compile(r"[A-Za-z0-9]+")
+
+
+_HYPHENS: Final = re.compile("[-\u2010\u2011]")
+
+
+@cache
+def _hyphened() -> re.Pattern[str]:
+    # From the beginning of a word alone, else one word of a megabyte would be tried from each of its letters.
+    return re.compile("(?<![^\\W_])[^\\W_]+(?:[-\u2010\u2011][^\\W_]+)+")
+
+
+@cache
+def _clitic() -> re.Pattern[str]:
+    """What an apostrophe joins to a word, which tells nothing, and is rare where few write so: "Ann's", "l'été"."""
+    return re.compile(
+        r"(?<=[^\W\d_])['\u2019\uff07](?:s|t|d|m|ll|re|ve)(?![\w'\u2019\uff07])"
+        r"|(?<!\w)(?:[cdjlmnst]|qu)['\u2019\uff07](?=[^\W\d_])",
+        re.IGNORECASE,
+    )
 
 
 @cache

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from memory import store_vectors, vectors
+from memory.search import query_words
 from memory.semantic import Embedder, embedder_of
 from tlog.errors import UnavailableError
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _BATCH: Final = 256
 _AT_A_READ: Final = 8
+_ANEW_AT_A_READ: Final = 1
+"""So many steps where another model made the vectors there are: they are made anew in the background, not by a read."""
 AT_A_TURN: Final = 32
 """As many steps a server takes each time it publishes: it must be able to end soon."""
 
@@ -52,16 +55,18 @@ def catch_up_recent(parts: Parts, scope: Scope) -> None:
     with parts.store.read() as view:
         view.enter(scope.tenant_id)
         after = store_vectors.last_with_vector(view, scope.tenant_id, scope.agent_tag, embedder.name)
+        newest = store_vectors.newest_model(view, scope.tenant_id, scope.agent_tag)
+    steps = _AT_A_READ if newest in (None, embedder.name) else _ANEW_AT_A_READ
     try:
-        _scope(parts, embedder, scope.tenant_id, scope.agent_tag, after, _AT_A_READ)
+        _scope(parts, embedder, scope.tenant_id, scope.agent_tag, after, steps)
     except UnavailableError:
         return
 
 
 def meaning(parts: Parts, view: Snapshot, scope: Scope, query: str) -> Mapping[int, float]:
-    """How near in meaning facts of a scope are to a query; empty where there is no model, or it does not answer."""
+    """How near in meaning facts of a scope are to a query; empty without a word, a model, or its answer."""
     embedder = embedder_of(parts.home.config)
-    if embedder is None or not query.strip():
+    if embedder is None or not query_words(query):
         return {}
     rows = store_vectors.of_scope(view, scope.tenant_id, scope.agent_tag, embedder.name)
     if not rows:

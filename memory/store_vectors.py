@@ -48,6 +48,16 @@ def last_with_vector(view: Snapshot, tenant_id: int, agent_tag: bytes, model: st
     return 0 if row is None else int(row[0])
 
 
+def newest_model(view: Snapshot, tenant_id: int, agent_tag: bytes) -> str | None:
+    """What made the vector of the newest fact of a scope that has one; None if none has."""
+    row = view.one(
+        "SELECT model FROM vectors WHERE tenant = ? AND agent_tag = ? ORDER BY seq DESC LIMIT 1",
+        tenant_id,
+        agent_tag,
+    )
+    return None if row is None else str(row[0])
+
+
 def add(txn: Txn, tenant_id: int, agent_tag: bytes, model: str, vectors: Iterable[tuple[int, bytes]]) -> None:
     """Keeps vectors of facts, in place of those of another model; what was erased meanwhile gets none."""
     txn.connection.executemany(

@@ -2,9 +2,9 @@
 
 Each write is a function of a transaction. Whoever finds the store free takes all that wait, runs them one after the
 other in one transaction, and commits; nobody is answered before that. Then it wakes them, and of those that have come
-meanwhile the first, who does the same. A write that fails without having written
-leaves the others as they are. One that fails after it wrote takes the whole transaction back, and then each runs in a
-transaction of its own: a write may therefore be run more than once, and is committed once.
+meanwhile the first, who does the same. A write that is refused before it has written
+leaves the others as they are. One that fails in any other way takes the whole transaction back, and then each runs in
+a transaction of its own: a write may therefore be run more than once, and is committed once.
 """
 
 from __future__ import annotations
@@ -44,14 +44,20 @@ class _Job(Generic[T]):
         self.woken.acquire()
 
     def run(self, txn: Txn) -> None:
-        """Keeps what the write gives; _UndoneError if it failed and left something in the transaction."""
+        """Keeps what the write gives; _UndoneError if it failed and may have changed the transaction.
+
+        Whatever is no refusal of ours may have: where the disk fails, SQLite takes the whole transaction back by
+        itself, and what ran after that would be committed statement by statement.
+        """
         before = txn.connection.total_changes()
         try:
             self.result, self.error = self.work(txn), None
-        except Exception as error:
+        except Error as error:
             self.error = error
             if txn.connection.total_changes() != before:
                 raise _UndoneError from error
+        except Exception as error:
+            raise _UndoneError from error
 
 
 class Together:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,6 +45,7 @@ def texts(memory: Memory, query: str, **options: object) -> list[str]:
         ("write to jo.bloggs+x@example.org", "jo.bloggs+x@example.org"),
         ("the log is /var/log/app/error.log", "/var/log/app/error.log"),
         ("a well-known café", "well known cafe"),
+        ("her email arrived, and the followup", "an e-mail"),
         ("order 1,000 of part 4711-B", "4711-b"),
         ("she bought a kayak", "what did she buy"),
         ("the children went home", "where did the child go"),
@@ -73,6 +75,17 @@ def test_asking_for_what_somebody_has_finds_the_key(me: Memory) -> None:
     me.remember("Ana said so on the phone", key="ana/city", value="Porto")
     me.remember("Ana likes the city, and every other city, more than the country")
     assert me.recall("what is Ana's city")["facts"][0]["value"] == "Porto"
+
+
+@pytest.mark.parametrize("query", ["what is Ana's city", "Ana\u2019s city?", "l'Ana's city"])
+def test_what_an_apostrophe_joins_to_a_word_asks_for_nothing(me: Memory, query: str) -> None:
+    me.remember("Bo's city is l'Aquila", key="bo/city", value="L'Aquila")
+    me.remember("Ana moved to Porto", key="ana/city", value="Porto")
+    me.remember("Rain fell all night")
+    first, second = me.recall(query, explain=True)["facts"]
+    assert (first["value"], second["value"]) == ("Porto", "L'Aquila")
+    assert {word["word"] for word in second["why"]["words"]} == {"city"}
+    assert me.recall("'s")["facts"][0]["key"] == "bo/city"
 
 
 # What is served, and how
@@ -272,3 +285,20 @@ def test_the_first_pass_and_the_second_agree_on_one_word() -> None:
     facts = [rank.Reading(seq, seq, ("heron", "pond"), 10) for seq in (1, 2)]
     assert [seq for _, seq in rank.first_pass([term], {1, 2})] == [2, 1]
     assert [one.seq for one in rank.second_pass([term], facts, frozenset())] == [2, 1]
+
+
+def test_of_a_long_text_the_beginning_is_read_and_all_of_it_is_found(
+    me: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split: list[int] = []
+    real = store_search.splitter
+
+    def counted(view: Any) -> Any:
+        return lambda text: split.append(len(text)) or real(view)(text)
+
+    monkeypatch.setattr(store_search, "splitter", counted)
+    long = me.remember("stones and sand " * 2000 + "and one anchor")["id"]
+    me.remember("sand on the road")
+    assert [fact["id"] for fact in me.recall("anchor")["facts"]] == [long]
+    assert me.recall("sand anchor")["facts"][0]["id"] == long
+    assert max(split) == 8192

@@ -74,6 +74,13 @@ def test_finds_by_meaning_what_no_word_of_the_query_says(home: Home, senses: Sen
     assert fact["why"]["from_meaning"] > 0 and fact["why"]["words"] == []
 
 
+def test_what_has_no_word_is_near_to_nothing(home: Home, senses: Senses) -> None:
+    me = home.memory(ME)
+    fill(me)
+    assert me.recall("boat")["facts"]
+    assert me.recall("?! \N{EM DASH}")["facts"] == []
+
+
 def test_is_off_unless_asked_for(home: Home, senses: Senses) -> None:
     home.write_config(replace(home.config, semantic="off"))
     me = home.memory(ME)
@@ -125,8 +132,8 @@ def test_a_new_model_takes_the_place_of_the_old_one_and_reads_go_on(
     me.recall("boat")
     senses.name = "senses 2"
     monkeypatch.setattr(semantic_index, "_BATCH", 2)
-    monkeypatch.setattr(semantic_index, "_AT_A_READ", 1)
     assert [fact["id"] for fact in me.recall("canoe")["facts"]] == [wanted]
+    # A read waits for one step of it, however many it would take for what is new.
     assert sorted(model for _, model in vectors(home)) == ["senses 1"] * 3 + ["senses 2"] * 2
     assert semantic_index.catch_up(me._parts) == 3
     assert {model for _, model in vectors(home)} == {"senses 2"}

@@ -12,9 +12,11 @@ import pytest
 
 from memory import together
 from memory.model import Principal
+from memory.remember import prepare
 from memory.remember_many import Kept, remember_many
 from memory.store import Store
 from memory.store_write import Txn
+from memory.vfs import MAX_PAGES
 from memory.wiring import Home, open_home
 from tlog.errors import MalformedError, RefusedError, UnavailableError
 
@@ -127,6 +129,26 @@ def test_one_that_fails_after_it_wrote_is_undone_alone(home: Home) -> None:
     assert (results[0], results[2]) == (1, 2)
     assert isinstance(results[1], KeyError) and isinstance(results[3], MalformedError)
     assert (kept(store, "a"), kept(store, "b"), kept(store, "left")) == (1, 2, None)
+
+
+def test_a_disk_that_is_full_amid_a_commit_costs_that_write_alone(home: Home) -> None:
+    """SQLite takes the whole transaction back by itself then, and would run what follows outside of any."""
+
+    def filled(txn: Txn) -> None:
+        pages = txn.connection.execute("PRAGMA page_count").fetchall()[0][0]
+        txn.connection.execute(f"PRAGMA max_page_count = {pages}")
+        try:
+            txn.set_meta("left", "x" * 30_000)
+        finally:
+            txn.connection.execute(f"PRAGMA max_page_count = {MAX_PAGES}")
+
+    parts = home.parts()
+    facts = [prepare(parts, ADA, {"text": text}) for text in ("before it", "after it", "and later")]
+    results = parts.store.write_all_together([facts[0], filled, *facts[1:]])
+    assert [getattr(one, "code", None) for one in results] == [None, "disk_full", None, None]
+    with parts.store.read() as view:
+        assert list(view.rows("SELECT seq, tenant_seq FROM events")) == [(at, at) for at in range(1, 5)]
+        assert view.meta("left") is None
 
 
 def test_a_commit_that_fails_is_told_to_all(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
