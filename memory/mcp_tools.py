@@ -273,7 +273,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         name="status",
         description=(
             "Counts of this scope, and the log behind it: entries, those that its public checkpoint covers, whether "
-            "that is witnessed, statements not in it yet."
+            "that is witnessed, statements not in it yet. Facts are counted to 20000, which is that many or more."
         ),
         arguments=_object({}),
         answer=_answer(

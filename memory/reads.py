@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from memory import edge, store_holds, store_ledger, store_requests
 from memory.allow import told_to
@@ -50,6 +50,10 @@ if TYPE_CHECKING:
     from memory.parts import Parts
     from memory.rows import FactRow
     from memory.store_read import Snapshot
+
+
+COUNTED_TO: Final = 20_000
+"""As how many facts of a status a scope has at most in `status`, and the store at all: to count takes time for each."""
 
 
 @dataclass(frozen=True)
@@ -207,20 +211,24 @@ def is_open(view: Snapshot, tenant_id: int, key_tag: bytes, facts: Collection[Fa
 def status(parts: Parts, principal: Principal) -> Answer:
     """How much there is in the caller's scope and in the store as a whole, and how the log stands.
 
+    Facts are counted up to COUNTED_TO, which stands for that many or more.
     Of the log: how many entries it has, size and root of its public checkpoint, whether that has the quorum of the
     policy, and how many statements are not in the log yet.
     """
     require(principal, "memory:read")
     with parts.store.read() as view:
         scope = open_scope(view, parts.vault, principal)
-        counts = Counter({} if scope is None else view.status_counts(scope.tenant_id, scope.agent_tag))
+        counts = Counter(
+            {} if scope is None else view.status_counts(scope.tenant_id, scope.agent_tag, COUNTED_TO)
+        )
         if scope is not None:
             now = max(parts.clock(), view.last_recorded_at())
             # What a plan that has begun has replaced is stated to be so by whoever acts next, and is so already.
             for key_tag in store_ledger.keys_begun(view, scope.tenant_id, scope.agent_tag, now):
                 replaced = replaced_by_plans(view, scope.tenant_id, key_tag, now)
-                counts.subtract(replaced)
-                counts["superseded"] += len(replaced)
+                # What was counted to its end stays there.
+                counts.subtract(status for status in replaced if counts[status] < COUNTED_TO)
+                counts["superseded"] = min(counts["superseded"] + len(replaced), COUNTED_TO)
         open_conflicts = 0
         for row in () if scope is None else view.open_conflicts(scope.tenant_id, scope.agent_tag):
             facts = view.facts_of_key(scope.tenant_id, row.key_tag, ("conflict",)) if scope else ()
@@ -228,7 +236,7 @@ def status(parts: Parts, principal: Principal) -> Answer:
         held = store_holds.summary(view, scope, parts.clock())
         requests = store_requests.summary(view, scope, parts.clock())
     with parts.store.read_whole() as view:
-        store = view.counts()
+        store = view.counts(COUNTED_TO)
         size = view.last_logged_index() + 1 - parts.home.first_position
     public = receipts(parts).published()
     return {

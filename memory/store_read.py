@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from memory.event import COMMITMENT_BYTES, Link, decode_content, decode_link
+from memory.model import Status
 from memory.rows import (
     ActRow,
     ConflictRow,
@@ -21,7 +22,6 @@ from memory.rows import (
 from tlog.errors import MalformedError
 
 if TYPE_CHECKING:
-    from memory.model import Status
     from memory.sql import Connection
 
 ID_BYTES: Final = 16
@@ -95,26 +95,23 @@ class Snapshot:
         row = self.one("SELECT value FROM meta WHERE name = ?", name)
         return None if row is None else row[0]
 
-    def counts(self) -> dict[str, int]:
-        """How many statements, statements not yet logged, facts with content, tenants and erasures there are."""
+    def counts(self, most: int = -1) -> dict[str, int]:
+        """How many statements, statements not yet logged, facts (up to `most`), tenants and erasures there are."""
         row = self.one(
             """SELECT (SELECT count(*) FROM events),
                       (SELECT count(*) FROM events WHERE entry_index IS NULL),
-                      (SELECT count(*) FROM facts), (SELECT count(*) FROM tenants),
-                      (SELECT count(*) FROM erasures)"""
+                      (SELECT count(*) FROM (SELECT 1 FROM facts LIMIT ?)), (SELECT count(*) FROM tenants),
+                      (SELECT count(*) FROM erasures)""",
+            most,
         )
         assert row is not None
         return dict(zip(("statements", "unlogged", "facts", "tenants", "erasures"), row, strict=True))
 
-    def status_counts(self, tenant_id: int, agent_tag: bytes) -> dict[str, int]:
-        """How many facts of a scope have each status."""
-        return dict(
-            self.rows(
-                "SELECT status, count(*) FROM facts WHERE tenant = ? AND agent_tag = ? GROUP BY status",
-                tenant_id,
-                agent_tag,
-            )
-        )
+    def status_counts(self, tenant_id: int, agent_tag: bytes, most: int) -> dict[Status, int]:
+        """How many facts of a scope have each status, each counted up to `most`."""
+        sql = "SELECT count(*) FROM (SELECT 1 FROM facts WHERE tenant = ? AND agent_tag = ? AND status = ? LIMIT ?)"
+        statuses = get_args(Status)
+        return {one: self.rows(sql, tenant_id, agent_tag, one, most)[0][0] for one in statuses}
 
     # Statements
 
@@ -161,8 +158,7 @@ class Snapshot:
     def unlogged(self, limit: int) -> tuple[OutboxRow, ...]:
         """Statements that are not in the log yet, in order."""
         rows = self.rows(
-            "SELECT seq, commitment, entry FROM events WHERE entry_index IS NULL ORDER BY seq LIMIT ?",
-            limit,
+            "SELECT seq, commitment, entry FROM events WHERE entry_index IS NULL ORDER BY seq LIMIT ?", limit
         )
         return tuple(OutboxRow(*row) for row in rows)
 
@@ -274,10 +270,15 @@ class Snapshot:
         )
         return tuple(EventRow(*row) for row in rows)
 
-    def matching(self, match: str, limit: int = -1) -> list[int]:
-        """Numbers of facts whose words match, at most so many; `match` is of memory.search: it names the scope."""
-        rows = self.rows("SELECT rowid FROM search WHERE search MATCH ? LIMIT ?", match, limit)
-        return [seq for (seq,) in rows]
+    def matching(self, match: str, limit: int = -1, since: int = 0) -> list[int]:
+        """Numbers of facts whose words match, from `since` on, so many at most; `match` is of memory.search."""
+        sql = "SELECT rowid FROM search WHERE search MATCH ? AND rowid >= ? LIMIT ?"
+        return [seq for (seq,) in self.rows(sql, match, since, limit)]
+
+    def has_more(self, match: str, count: int) -> bool:
+        """Whether the words of more facts than so many match."""
+        found = self.rows("SELECT 1 FROM search WHERE search MATCH ? LIMIT 1 OFFSET ?", match, count)
+        return bool(found)
 
     def matching_of_status(
         self, tenant_id: int, agent_tag: bytes, match: str, statuses: Sequence[Status], limit: int = -1

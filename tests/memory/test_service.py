@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ticking import SECOND, Clock
 
-from memory import timeline, wiring
+from memory import reads, timeline, wiring
 from memory.key_view import timeline_events
 from memory.ledger import is_retired
 from memory.model import AGENT_SCOPES, SCOPES, Principal, fact_id
@@ -97,6 +97,17 @@ def test_feeding_an_answer_back_adds_no_fact(me: Memory) -> None:
         (fact,) = me.recall("where does it run")["facts"]
         assert me.remember(fact["text"])["outcome"] == "agreed"
     assert me.status()["facts"] == {"active": 1, "superseded": 1}
+
+
+def test_status_counts_facts_up_to_a_limit(me: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(6):
+        me.remember(f"herons nest in tree {number // 2}", key=f"tree {number // 2}", value=f"{number} nests")
+    exact = me.status()
+    assert (exact["facts"], exact["store"]["facts"]) == ({"active": 3, "superseded": 3}, 6)
+    monkeypatch.setattr(reads, "COUNTED_TO", 2)
+    bounded = me.status()
+    assert (bounded["facts"], bounded["store"]["facts"]) == ({"active": 2, "superseded": 2}, 2)
+    assert bounded["store"]["statements"] == exact["store"]["statements"]
 
 
 def test_an_echo_is_refused_and_waits_for_review(me: Memory) -> None:
