@@ -132,14 +132,14 @@ def shape_at(fact: FactRow, told: Told, states: Receipts, *, score: float | None
     """As `fact_shape`, of a fact as it is at other times."""
     content = fact.content
     name = fact.id
-    shown = _shown(content, name)
+    shown, rules = _shown(content, name)
     recorded_at = format_time(fact.recorded_at)
     return {
         "id": name,
-        "key": shown["key"].text,
-        "value": shown["value"].text,
-        "text": shown["text"].text,
-        "subject": shown["subject"].text,
+        "key": shown["key"],
+        "value": shown["value"],
+        "text": shown["text"],
+        "subject": shown["subject"],
         "status": told.status,
         # Nearly every fact holds from when it was recorded.
         "valid_from": recorded_at if told.valid_from == fact.recorded_at else format_time(told.valid_from),
@@ -148,22 +148,27 @@ def shape_at(fact: FactRow, told: Told, states: Receipts, *, score: float | None
         "replaced_at": format_optional(told.replaced_at),
         "tenant": content.get("tenant"),
         "agent": content.get("agent"),
-        "client": shown["client"].text,
-        "source": shown["source"].text,
+        "client": shown["client"],
+        "source": shown["source"],
         "flags": list(content.get("flags", ())),
-        "quarantine": sorted({rule for one in shown.values() for rule in one.rules}),
+        "quarantine": rules,
         "score": score,
         "trust": trust_of(fact),
         "receipt": states.shape(fact.entry_index),
     }
 
 
-def _shown(content: Mapping[str, Any], mark: str) -> dict[str, Presented | _Absent]:
-    """The texts of a fact as they may be read. Where all of them together are plain, each of them is."""
-    texts = {name: content.get(name) for name in _TEXTS}
+def _shown(content: Mapping[str, Any], mark: str) -> tuple[dict[str, str | None], list[str]]:
+    """The texts of a fact as they may be read, and the rules for which one is wrapped.
+
+    Where all of them together are plain, each of them is.
+    """
+    texts: dict[str, str | None] = {name: content.get(name) for name in _TEXTS}
     if is_plain(" ".join([text for text in texts.values() if text is not None])):
-        return {name: _ABSENT if text is None else Presented(text) for name, text in texts.items()}
-    return {name: _ABSENT if text is None else present(text, mark) for name, text in texts.items()}
+        return texts, []
+    shown = {name: _ABSENT if text is None else present(text, mark) for name, text in texts.items()}
+    rules = sorted({rule for one in shown.values() for rule in one.rules})
+    return {name: one.text for name, one in shown.items()}, rules
 
 
 def trust_of(fact: FactRow) -> str:

@@ -16,7 +16,7 @@ import math
 import secrets
 import string
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from importlib import resources
 from itertools import islice
@@ -60,6 +60,8 @@ _OWN_WORDS: Final = (
     "provisional many restatement reaffirmed unguarded application/vnd.muniment.statement+cose c2sp.org"
 )
 _TEXTS_AT_ONCE: Final = 512
+_KEPT_IN: Final = "store.db"
+"""Where what is kept may be found: how the names of these files begin."""
 
 
 @dataclass(frozen=True)
@@ -143,17 +145,21 @@ def too_short(needle: str | bytes, size_bytes: int) -> bool:
 class Explained:
     """Tells which hits kept content or the store's own words explain. Make it late: it reads what is kept.
 
-    It reads until everything that `found` asks for is explained, and holds a small part of it at a time. What the
-    tenant of the erasure keeps is read first.
+    It reads until each hit of `found` is explained that something kept may explain, and holds a small part of it at a
+    time. What the tenant of the erasure keeps is read first.
     """
 
     def __init__(
         self, home: Home, view: Snapshot, found: Iterable[tuple[str | bytes, Hit]], tenant_id: int
     ) -> None:
-        wanted = {form for needle, _ in found if isinstance(needle, str) for form in _bare_forms(needle)}
-        self._own = _said(wanted, _own_texts(home))
-        self._of_tenant = _said(wanted - self._own, _kept_texts(view, [tenant_id]))
-        rest = wanted - self._own - self._of_tenant
+        hits = [(_forms(needle, hit), hit) for needle, hit in found]
+        self._own = _said([forms for forms, _ in hits], _own_texts(home))
+        # A form that no hit asks for may be said nowhere, and everything would be read for it.
+        wanted = [
+            forms for forms, hit in hits if forms.isdisjoint(self._own) and hit.file.startswith(_KEPT_IN)
+        ]
+        self._of_tenant = _said(wanted, _kept_texts(view, [tenant_id]))
+        rest = [forms for forms in wanted if forms.isdisjoint(self._of_tenant)]
         others = [one for one in store_mentions.tenants(view) if one != tenant_id]
         self._kept = self._of_tenant | _said(rest, _kept_texts(view, others))
 
@@ -167,7 +173,7 @@ class Explained:
         if not forms.isdisjoint(self._own):
             return True
         # Kept records stand in the store alone: the same words in another file are a finding.
-        return hit.file.startswith("store.db") and not forms.isdisjoint(self._kept)
+        return hit.file.startswith(_KEPT_IN) and not forms.isdisjoint(self._kept)
 
 
 def _forms(needle: str | bytes, hit: Hit) -> set[str]:
@@ -177,17 +183,19 @@ def _forms(needle: str | bytes, hit: Hit) -> set[str]:
     forms = {_normal(needle)}
     if "separators removed" in hit.encoding:
         forms.add("".join(c for c in _normal(needle) if c.isalnum()))
-    return forms
+    return forms - {""}
 
 
-def _said(wanted: Collection[str], texts: Iterable[str]) -> set[str]:
-    """Those of the wanted forms that a text has in it; the texts are read until all are found."""
-    left = set(wanted)
+def _said(wanted: Iterable[Set[str]], texts: Iterable[str]) -> set[str]:
+    """Forms that a text has in it; the texts are read until there is one of each set that is not empty."""
+    left = {frozenset(forms) for forms in wanted if forms}
+    found: set[str] = set()
     texts = iter(texts)
     while left and (part := list(islice(texts, _TEXTS_AT_ONCE))):
         said = _normal("\n".join(part))
-        left = {form for form in left if form not in said}
-    return set(wanted) - left
+        found.update(form for forms in left for form in forms if form in said)
+        left = {forms for forms in left if forms.isdisjoint(found)}
+    return found
 
 
 def _own_texts(home: Home) -> Iterator[str]:

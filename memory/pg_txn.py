@@ -139,15 +139,17 @@ class PgSnapshot(Snapshot):
     def splitter(self) -> Callable[[str], list[str]]:
         return split()
 
-    def matching(self, match: str, limit: int = -1) -> list[int]:
+    def matching(self, match: str, limit: int = -1, since: int = 0) -> list[int]:
         if self.bound is None:
             return []
         sql, values = query_of(match, self.blind, self.bound.id)
+        sql, values = f"SELECT seq FROM ({sql}) m WHERE seq >= %s ORDER BY seq", [*values, since]
         if limit >= 0:
-            sql, values = f"{sql} ORDER BY seq LIMIT %s", [*values, limit]
-        else:
-            sql += " ORDER BY seq"
+            sql, values = f"{sql} LIMIT %s", [*values, limit]
         return [seq for (seq,) in self.pg.run(sql, values)]
+
+    def has_more(self, match: str, count: int) -> bool:
+        return len(self.matching(match, count + 1)) > count
 
     def matching_of_status(
         self, tenant_id: int, agent_tag: bytes, match: str, statuses: Sequence[Status], limit: int = -1

@@ -176,8 +176,8 @@ def second_pass(
 
 
 def _make_pool(terms: Sequence[Term], facts: Sequence[Reading], common: Collection[str]) -> _Pool:
-    times = [Counter(fact.stems) for fact in facts]
-    stems = [frozenset(one) for one in times]
+    stems = [frozenset(fact.stems) for fact in facts]
+    times = [_times(fact.stems, one) for fact, one in zip(facts, stems, strict=True)]
     sizes = [max(fact.size, _LEAST_SIZE) for fact in facts]
     average = sum(sizes) / len(facts)
     share = chat_share(facts)
@@ -189,6 +189,11 @@ def _make_pool(terms: Sequence[Term], facts: Sequence[Reading], common: Collecti
     return _Pool(
         facts, stems, times, dampers, _neighbours(facts, share), spread, common, share, saturation, together
     )
+
+
+def _times(stems: Sequence[str], distinct: frozenset[str]) -> Mapping[str, int]:
+    """How often each stem is said; most short texts say none of theirs twice."""
+    return dict.fromkeys(distinct, 1) if len(distinct) == len(stems) else Counter(stems)
 
 
 def _between(share: float, in_chat: float, in_notes: float) -> float:
@@ -217,20 +222,24 @@ def _neighbours(facts: Sequence[Reading], share: float) -> list[list[tuple[int, 
 
 
 def _by_words(terms: Sequence[Term], pool: _Pool) -> list[float]:
-    scores = []
-    parts = zip(pool.facts, pool.times, pool.dampers, pool.together, strict=True)
-    for fact, said, damper, together in parts:
-        score = 0.0
-        for term in terms:
-            if fact.seq in term.having:
-                times = 0
-                for stem in term.stems:
-                    times += said.get(stem, 0)
-                # Where only key or value has the word, the text has it no time, and its length says nothing.
-                score += term.weight * (_saturated(times, damper, pool.saturation) if times else 1.0)
-                if fact.seq in term.keyed:
-                    score += term.weight * _IN_KEY
-        scores.append(score + (1 - pool.share) * sum(together.values()))
+    places = {fact.seq: place for place, fact in enumerate(pool.facts)}
+    scores = [0.0] * len(pool.facts)
+    for term in terms:
+        stems, weight, keyed = term.stems, term.weight, term.keyed
+        for seq in term.having & places.keys():
+            place = places[seq]
+            said = pool.times[place]
+            times = 0
+            for stem in stems:
+                times += said.get(stem, 0)
+            # Where only key or value has the word, the text has it no time, and its length says nothing.
+            part = _saturated(times, pool.dampers[place], pool.saturation) if times else 1.0
+            scores[place] += weight * part
+            if seq in keyed:
+                scores[place] += weight * _IN_KEY
+    for place, together in enumerate(pool.together):
+        if together:
+            scores[place] += (1 - pool.share) * sum(together.values())
     return scores
 
 
@@ -290,12 +299,13 @@ def _from_related(terms: Sequence[Term], pool: _Pool, heard: Sequence[float]) ->
         return [0.0] * len(heard)
     part = _between(pool.share, _RELATED_IN_CHAT, _RELATED_IN_NOTES)
     unit = part * sum(term.weight for term in terms) / sum_
+    names, saturation = frozenset(best), pool.saturation
+    parts = {stem: unit * weight for stem, weight in best.items()}
     scores = []
     for said, stems, damper in zip(pool.times, pool.stems, pool.dampers, strict=True):
-        shared = sorted(stems & best.keys())
-        scores.append(
-            sum([unit * best[stem] * _saturated(said[stem], damper, pool.saturation) for stem in shared])
-        )
+        # In one order always: a sum of fractions depends on it.
+        shared = sorted(stems & names)
+        scores.append(sum([parts[stem] * _saturated(said[stem], damper, saturation) for stem in shared]))
     return scores
 
 

@@ -108,13 +108,8 @@ class Snapshot:
 
     def status_counts(self, tenant_id: int, agent_tag: bytes) -> dict[str, int]:
         """How many facts of a scope have each status."""
-        return dict(
-            self.rows(
-                "SELECT status, count(*) FROM facts WHERE tenant = ? AND agent_tag = ? GROUP BY status",
-                tenant_id,
-                agent_tag,
-            )
-        )
+        sql = "SELECT status, count(*) FROM facts WHERE tenant = ? AND agent_tag = ? GROUP BY status"
+        return dict(self.rows(sql, tenant_id, agent_tag))
 
     # Statements
 
@@ -161,8 +156,7 @@ class Snapshot:
     def unlogged(self, limit: int) -> tuple[OutboxRow, ...]:
         """Statements that are not in the log yet, in order."""
         rows = self.rows(
-            "SELECT seq, commitment, entry FROM events WHERE entry_index IS NULL ORDER BY seq LIMIT ?",
-            limit,
+            "SELECT seq, commitment, entry FROM events WHERE entry_index IS NULL ORDER BY seq LIMIT ?", limit
         )
         return tuple(OutboxRow(*row) for row in rows)
 
@@ -274,10 +268,15 @@ class Snapshot:
         )
         return tuple(EventRow(*row) for row in rows)
 
-    def matching(self, match: str, limit: int = -1) -> list[int]:
-        """Numbers of facts whose words match, at most so many; `match` is of memory.search: it names the scope."""
-        rows = self.rows("SELECT rowid FROM search WHERE search MATCH ? LIMIT ?", match, limit)
-        return [seq for (seq,) in rows]
+    def matching(self, match: str, limit: int = -1, since: int = 0) -> list[int]:
+        """Numbers of facts whose words match, from `since` on, so many at most; `match` is of memory.search."""
+        sql = "SELECT rowid FROM search WHERE search MATCH ? AND rowid >= ? LIMIT ?"
+        return [seq for (seq,) in self.rows(sql, match, since, limit)]
+
+    def has_more(self, match: str, count: int) -> bool:
+        """Whether the words of more facts than so many match."""
+        found = self.rows("SELECT 1 FROM search WHERE search MATCH ? LIMIT 1 OFFSET ?", match, count)
+        return bool(found)
 
     def matching_of_status(
         self, tenant_id: int, agent_tag: bytes, match: str, statuses: Sequence[Status], limit: int = -1

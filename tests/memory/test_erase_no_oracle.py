@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from memory import scan_process, wiring
+from auditor.hits import Hit
+from memory import erase_needles, scan_process, store_mentions, wiring
 from memory.erase_checks import cover
+from memory.erase_needles import Explained
 from memory.principal import make_principal, with_all_scopes
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -57,3 +59,42 @@ def test_what_is_not_told_is_covered_all_the_same(not_known: int, result: str) -
     free_space = {"result": "clean", "counts": {"files_not_known": not_known}}
     assert cover((residue, 1), free_space)["result"] == result
     assert cover((residue, 0), free_space)["result"] == "clean"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "file", "needle", "is_explained", "read"),
+    [
+        ("utf-8", "store.db", "bicycle 0 is in the", True, 1),
+        ("utf-8", "store.db-wal", "bicycle 0 is in the", True, 1),
+        ("utf-8, separators removed", "store.db", "bicycle 0", True, 1),
+        ("utf-8, separators removed", "store.db", "bicycle, 0", False, 5),
+        ("utf-8", "store.db", "tricycle 0 is in the", False, 5),
+        ("utf-8", "log/tile", "bicycle 0 is in the", False, 0),
+        ("utf-8, separators removed", "store.db", "\u2619 \u2619", False, 5),
+    ],
+)
+def test_what_is_kept_is_read_until_each_hit_is_explained(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    encoding: str,
+    file: str,
+    needle: str,
+    is_explained: bool,
+    read: int,
+) -> None:
+    contents, seen = store_mentions.contents, []
+
+    def counted(*args: Any) -> Iterator[dict[str, Any]]:
+        for content in contents(*args):
+            seen.append(content)
+            yield content
+
+    monkeypatch.setattr(store_mentions, "contents", counted)
+    monkeypatch.setattr(erase_needles, "_TEXTS_AT_ONCE", 1)
+    with wiring.open_home(tmp_path / "other") as home:
+        for number in range(5):
+            write(home, f"The bicycle {number} is in the yard.", CURIOUS)
+        hit = Hit("RESIDUE_FILE", file, 1, encoding, 0, 0)
+        with home.parts().store.read_whole() as view:
+            explained = Explained(home, view, [(needle, hit)], 1)
+    assert (explained(needle, hit), len(seen)) == (is_explained, read)

@@ -281,3 +281,13 @@ def test_an_erased_statement_keeps_its_link_and_hash(store: Store) -> None:
     assert row.content is None
     assert row.content_salt is None
     event.open_link(row.commitment, row.link, row.link_salt, row.content_hash)
+
+
+def test_what_matches_is_told_from_a_number_on_and_up_to_one(store: Store) -> None:
+    made = [stored(store, f"heron number {number}") for number in range(3)]
+    match = any_of(make_matches(scope_token(AGENT), "heron"))
+    with store.read_whole() as view:
+        view.enter(1)
+        assert view.matching(match, since=made[1].seq) == [made[1].seq, made[2].seq]
+        assert view.matching(match, 1, made[1].seq) == [made[1].seq]
+        assert [view.has_more(match, count) for count in (0, 2, 3)] == [True, True, False]
