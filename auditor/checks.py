@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
 
 from auditor import (
     checks_caches,
@@ -23,7 +24,7 @@ from auditor.fold import fold
 from auditor.given import check_given
 from auditor.holds import check_holds
 from auditor.lost import check_lost
-from auditor.progress import Tell, silent
+from auditor.opening import Opening, judge_opened
 from auditor.registrations import check_registrations
 from auditor.restored import check_restored
 from auditor.statement_form import check_forms
@@ -37,7 +38,9 @@ def check_store(
 
     `cosigned_at` is the newest time, in seconds, at which a witness saw the checkpoint that covers `entries`.
     """
-    outcome, statements, signatures = check_rows(rows, files, entries, cosigned_at, asked)
+    opening = Opening(entries)
+    rows = replace(rows, events=tuple(opening.take(rows.events, rows.tenants)))
+    outcome, statements, signatures = check_rows(rows, files, entries, cosigned_at, asked, opening)
     return merge([outcome, signatures()]), statements
 
 
@@ -47,15 +50,14 @@ def check_rows(
     entries: Entries,
     cosigned_at: int | None,
     asked: Asked,
-    tell: Tell = silent,
-    known: Container[int] = (),
+    opening: Opening,
 ) -> tuple[Outcome, tuple[Statement, ...], Callable[[], Outcome]]:
-    """The same, and what judges the signatures: to be asked last, since they may be verified meanwhile.
-
-    `known` are the blocks of rows that an earlier audit has opened.
+    """The same of rows that were opened as they were read, and what judges the signatures: to be asked last, since
+    they may be verified meanwhile.
     """
     registered, entries = check_registrations(entries, rows, files, asked)
-    opened, statements = checks_store.open_statements(rows, tell, known)
+    opened, statements = judge_opened(rows, opening), tuple(opening.statements)
+    known = opening.known
     outcomes = [registered, opened, *_check_statements(rows, statements, entries, cosigned_at, asked, known)]
     outcomes.append(erasure.check_erasures(rows, statements, files, asked, entries))
     outcomes.append(check_age(rows, asked))
