@@ -307,7 +307,9 @@ def _audit_rows(
             return _Found(outcomes, exhibits=exhibits, live=live)
         places.tell("statements")
         whole = tenant is None and bundle is None and places.state is not None
-        opening = Opening(log.entries, places.tell, log.before.rows if whole else None)
+        opening = Opening(
+            log.entries, places.tell, log.before.rows if whole else None, ("link",) if held else ()
+        )
         rows = read_rows(connection, tenant, opening.take)
         outcome, statements, signatures = check_rows(
             rows, log.files, log.entries, _cosigned_at(log.verified), asked, opening

@@ -116,24 +116,6 @@ def check_order(rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
     return Outcome(tuple(findings), (checked,))
 
 
-def check_salts(statements: Sequence[Statement]) -> Outcome:
-    """No salt is used twice: two openings under one salt would tell whether they are equal."""
-    seen: dict[bytes, int] = {}
-    findings = []
-    # Two for each statement, in turn: of the link, and of the content.
-    salts = (salt for one in statements for salt in (one.row.link_salt, one.row.content_salt))
-    for number, salt in enumerate(salts):
-        first = number if salt is None else seen.setdefault(salt, number)
-        if first != number:
-            place, evidence = _salt_place(statements, number), {"first": _salt_place(statements, first)}
-            findings.append(Finding("SALT_REUSED", place, "A salt is used twice.", evidence))
-    return Outcome(tuple(findings), (Note("salts", "salts compared with each other", len(seen)),))
-
-
-def _salt_place(statements: Sequence[Statement], number: int) -> str:
-    return f"{statements[number // 2].row.place}, salt of the {('link', 'content')[number % 2]}"
-
-
 def check_times(
     rows: StoreRows, statements: Sequence[Statement], cosigned_at: int | None, entries: Entries, asked: Asked
 ) -> Outcome:

@@ -6,7 +6,8 @@ judged, and what many statements say alike is in memory once. What an audit hold
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
@@ -34,7 +35,14 @@ _MAX_ALIKE: Final = 1 << 14
 class Opening:
     """Opens rows, block by block, as they are read, and keeps what the checks of them all need."""
 
-    def __init__(self, entries: Entries, tell: Tell = silent, earlier: Sequence[bytes] | None = None) -> None:
+    def __init__(
+        self,
+        entries: Entries,
+        tell: Tell = silent,
+        earlier: Sequence[bytes] | None = None,
+        kept: Collection[str] = (),
+    ) -> None:
+        """`kept` are columns whose bytes somebody asks for afterwards."""
         self.statements: list[Statement] = []
         self.faults: list[Finding] = []
         self.digests: list[bytes] = []
@@ -42,9 +50,14 @@ class Opening:
         self.known: set[int] = set()
         """The blocks that the earlier audit opened, byte for byte: they are decoded alone."""
         self.reread = 0
+        self.salts = 0
+        self.reused: list[tuple[str, str]] = []
+        """Where a salt stands that another place before it has, too, and that place."""
+        self._salts: dict[str, dict[bytes, int]] = {"link": {}, "content": {}}
         self._entries = entries
         self._tell = tell
         self._earlier = earlier
+        self._kept = kept
         self._alike: dict[str, str] = {}
         self._flags: dict[tuple[Any, ...], list[Any]] = {}
 
@@ -58,6 +71,7 @@ class Opening:
             if known:
                 self.known.add(number)
                 self.reread += len(block)
+            self._compare_salts(block)
             for row in block:
                 tenant = named.get(row.tenant_id)
                 statement, faults = _open_again(row, tenant) if known else _open(row, tenant)
@@ -65,6 +79,8 @@ class Opening:
                 statement = self._slim(statement, tenant)
                 self.statements.append(statement)
                 yield statement.row
+        self.salts = sum(map(len, self._salts.values()))
+        self._salts = {"link": {}, "content": {}}
 
     def _is_known(self, block: Sequence[EventRow]) -> bool:
         if self._earlier is None:
@@ -73,17 +89,35 @@ class Opening:
         self.digests.append(digest)
         return number < len(self._earlier) and self._earlier[number] == digest
 
+    def _compare_salts(self, block: Iterable[EventRow]) -> None:
+        """Notes each salt that a place before it has, too."""
+        of_links, of_contents = self._salts["link"], self._salts["content"]
+        for row in block:
+            salt, other = row.link_salt, row.content_salt
+            if salt in of_links or salt in of_contents:
+                self._note_reused(row.seq, "link", salt)
+            else:
+                of_links[salt] = row.seq
+            if other is None:
+                continue
+            if other in of_contents or other in of_links:
+                self._note_reused(row.seq, "content", other)
+            else:
+                of_contents[other] = row.seq
+
     def _slim(self, statement: Statement, tenant: TenantRow | None) -> Statement:
         """The same statement without bytes that were judged, and nothing of it in memory twice."""
         row, link, content = statement
         seq, tenant_id, tenant_seq, commitment, data, link_salt, content_hash, entry, index, there, salt = row
-        if link is not None and link.kind == "write" and there is not None:
-            content_hash = b""  # of tombstones and of announcements a manifest says it again
-        if tenant_seq == seq:
-            tenant_seq = seq
         if index is not None and 0 <= index < len(self._entries.entries):
             logged = self._entries.entries[index]
             entry = logged if logged is not None and logged == entry else entry
+        if link is not None and link.kind == "write" and there is not None:
+            # Of tombstones, of announcements, and of what is erased, a manifest says them again.
+            link_salt = content_hash = _THERE
+            data = data if "link" in self._kept else _THERE
+        there = None if there is None else _THERE
+        salt = None if salt is None else _THERE
         slim = EventRow(
             seq,
             tenant_id,
@@ -94,7 +128,7 @@ class Opening:
             content_hash,
             entry,
             index,
-            None if there is None else _THERE,
+            there,
             salt,
         )
         if link is not None and tenant is not None and link[1:4] == (seq, tenant.number, tenant_seq):
@@ -102,6 +136,10 @@ class Opening:
         if isinstance(content, dict):
             self._share(content)
         return Statement(slim, link, content)
+
+    def _note_reused(self, seq: int, of: str, salt: bytes) -> None:
+        like = next(name for name, seen in self._salts.items() if salt in seen)
+        self.reused.append((_salt_place(seq, of), _salt_place(self._salts[like][salt], like)))
 
     def _share(self, content: dict[str, Any]) -> None:
         alike = self._alike
@@ -124,10 +162,23 @@ class Opening:
 
 def open_statements(rows: StoreRows) -> tuple[Outcome, tuple[Statement, ...]]:
     """Every row of events decoded, its link and content re-hashed with their salts against C and its entry."""
-    opening = Opening(Entries(0))
-    for _ in opening.take(rows.events, rows.tenants):
-        pass
+    opening, _ = opened(rows, Entries(0))
     return judge_opened(rows, opening), tuple(opening.statements)
+
+
+def opened(rows: StoreRows, entries: Entries) -> tuple[Opening, StoreRows]:
+    """The rows opened, and what is left of them."""
+    opening = Opening(entries)
+    return opening, replace(rows, events=tuple(opening.take(rows.events, rows.tenants)))
+
+
+def check_salts(opening: Opening) -> Outcome:
+    """No salt is used twice: two openings under one salt would tell whether they are equal."""
+    findings = [
+        Finding("SALT_REUSED", place, "A salt is used twice.", {"first": first})
+        for place, first in opening.reused
+    ]
+    return Outcome(tuple(findings), (Note("salts", "salts compared with each other", opening.salts),))
 
 
 def judge_opened(rows: StoreRows, opening: Opening) -> Outcome:
@@ -155,6 +206,10 @@ def judge_opened(rows: StoreRows, opening: Opening) -> Outcome:
         checked.append(Note("links", text, reread))
     counts = {"statements": len(statements), "opened": opened}
     return Outcome(tuple(findings), tuple(checked), counts=counts)
+
+
+def _salt_place(seq: int, of: str) -> str:
+    return f"store.db events seq {seq}, salt of the {of}"
 
 
 def _open(row: EventRow, tenant: TenantRow | None) -> tuple[Statement, list[tuple[str, str]]]:

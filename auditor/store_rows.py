@@ -60,6 +60,8 @@ MAX_STEPS: Final = 2_000_000_000
 """Steps of the SQLite machine before a statement is given up: a schema under audit may be a trap."""
 _CHECK_STEPS: Final = 1_000_000
 _CACHE_BYTES: Final = 32 * 1024 * 1024
+_READING_BYTES: Final = 2 * 1024 * 1024
+"""Tables are read from end to end: a page is hardly asked for twice."""
 _WORD_BYTES: Final = 24
 _MAX_VALUE_BYTES: Final = 128 * 1024 * 1024
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_ .,:;()*=-]{1,200}")
@@ -68,27 +70,27 @@ _MARKS: Final = {"application_id": 0x4D554E49, "user_version": _VERSION}
 _Row = TypeVar("_Row")
 Take = Callable[[Iterable[EventRow], Sequence[TenantRow]], Iterable[EventRow]]
 
-# i integer, b bytes, h bytes that other rows have as well, t text, read as bytes; a capital letter may be NULL.
-# A table's first column names the row.
+# i integer, b bytes, t text, read as bytes; a capital letter may be NULL. n and h are
+# integers and bytes that other rows have as well: each is in memory once. A table's first column names the row.
 _EVENTS: Final = (
     "SELECT e.seq, e.tenant, e.tenant_seq, e.commitment, e.link, e.link_salt, e.content_hash, "
     # What is longer than it can be is cut, so that it is wrong and costs no more memory than what is right.
     "iif(length(e.entry) > 65535, substr(e.entry, 1, 65536), e.entry), e.entry_index, "
     "iif(length(c.content) > 1048576, substr(c.content, 1, 1048577), c.content), c.salt "
     "FROM events e LEFT JOIN contents c ON c.seq = e.seq",
-    "iiibbbbbIBB",
+    "ninbbbbbNBB",
 )
 _FACTS: Final = (
     "SELECT seq, tenant, agent_tag, key_tag, subject_tag, text_tag, CAST(status AS BLOB), valid_from, declared, "
     "valid_until, recorded_at, replaced_at, replaced_by, end_erased, on_hold FROM facts",
-    "iihHHbtiiIiIIii",
+    "nihHHbtniInNNii",
 )
-_ACTS: Final = ("SELECT tenant, target, seq, CAST(act AS BLOB) FROM acts", "iiit")
+_ACTS: Final = ("SELECT tenant, target, seq, CAST(act AS BLOB) FROM acts", "innt")
 _CONFLICTS: Final = ("SELECT seq, tenant, agent_tag, key_tag, closed_by FROM conflicts", "iihhI")
 _LEDGER: Final = (
     "SELECT id, tenant, agent_tag, key_tag, subject_tag, name_tags, word_count, canon_version, source, "
     "expires_at, until FROM ledger",
-    "iihhHhiiIII",
+    "iihhHhiiNII",
 )
 _REQUESTS: Final = ("SELECT id, tenant, seq, body_tag, CAST(answer AS BLOB) FROM idempotency", "iiibt")
 _TENANTS: Final = ("SELECT id, number, CAST(name AS BLOB), last_seq FROM tenants", "ibti")
@@ -105,7 +107,8 @@ _OPENINGS: Final = (
 )
 _BACKUPS: Final = ("SELECT number, last_seq, made_at, expires_at FROM backups", "biii")
 _GRANTS: Final = ("SELECT seq, tenant, owner_tag, reader_tag FROM grants", "iibb")
-_TYPES: Final[dict[str, type]] = {"i": int, "b": bytes, "h": bytes, "t": bytes}
+_TYPES: Final[dict[str, type]] = {"i": int, "n": int, "b": bytes, "h": bytes, "t": bytes}
+_SHARED: Final = "nNhH"
 
 
 def _as_they_are(rows: Iterable[EventRow], tenants: Sequence[TenantRow]) -> Iterable[EventRow]:
@@ -127,7 +130,7 @@ def read_rows(connection: apsw.Connection, tenant: str | None, take: Take = _as_
     if tenant_id is not None:
         tenants = tuple(each for each in tenants if each.id == tenant_id)
     of_events = f"{chosen.replace('tenant', 'e.tenant')} ORDER BY e.seq"
-    return StoreRows(
+    rows = StoreRows(
         tenants=tenants,
         events=tuple(take(reader.each("events", _EVENTS, EventRow, of_events), tenants)),
         facts=reader.rows("facts", _FACTS, FactRow, f"{chosen} ORDER BY seq"),
@@ -145,6 +148,8 @@ def read_rows(connection: apsw.Connection, tenant: str | None, take: Take = _as_
         flaws=tuple(flaws),
         tenant_id=tenant_id,
     )
+    reader.end()
+    return rows
 
 
 def read_few(connection: apsw.Connection) -> StoreRows:
@@ -161,7 +166,7 @@ def check_soundness(connection: apsw.Connection) -> tuple[StoreFlaw, ...]:
     """What SQLite's own check of tables against their indexes finds, and what the schema has too much."""
     flaws: list[StoreFlaw] = []
     reader = _Reader(connection, flaws)
-    reader.limit()
+    reader.limit(_CACHE_BYTES)
     for name, expected in _MARKS.items():
         if [value for (value,) in reader.raw("file header", f"PRAGMA {name}")] != [expected]:
             flaws.append(StoreFlaw("store.db file header", f"The {name} of the file is not that of a store."))
@@ -227,16 +232,20 @@ class _Reader:
         self._connection = connection
         self._flaws = flaws
         self._steps = 0
-        self._tags: dict[bytes | None, bytes | None] = {}
+        self._alike: dict[Any, Any] = {}
 
-    def limit(self) -> None:
-        """Bound what one statement may cost, from now on."""
+    def limit(self, cache_bytes: int = _READING_BYTES) -> None:
+        """Bound what one statement may cost, and what the connection keeps in memory, from now on."""
         self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
         self._connection.set_progress_handler(self._spent, _CHECK_STEPS)
         # A manifest may be large, and is compared alone.
         self._connection.create_scalar_function("own_sha256", _sha256, 1, deterministic=True)
-        for _ in self.raw("sqlite_schema", f"PRAGMA cache_size = -{_CACHE_BYTES // 1024}"):
+        for _ in self.raw("sqlite_schema", f"PRAGMA cache_size = -{cache_bytes // 1024}"):
             pass
+
+    def end(self) -> None:
+        """Forget what was read: the connection keeps this reader, which counts the steps of its statements."""
+        self._alike.clear()
 
     def rows(
         self, table: str, query: tuple[str, str], make: Callable[..., _Row], rest: str = ""
@@ -250,7 +259,7 @@ class _Reader:
         """The rows of a table as values; one of the wrong types is noted as a flaw and left out."""
         sql, types = query
         texts = tuple(at for at, kind in enumerate(types) if kind == "t")
-        shared = tuple(at for at, kind in enumerate(types) if kind in "hH")
+        shared = tuple(at for at, kind in enumerate(types) if kind in _SHARED)
         right: set[tuple[type, ...]] = set()
         # A named tuple is made of a row as it is, which takes a fraction of the time.
         build: Callable[[Iterable[Any]], _Row] = getattr(make, "_make", lambda values: make(*values))
@@ -267,13 +276,13 @@ class _Reader:
             yield build(self._plain(row, texts, shared) if texts or shared else row)
 
     def _plain(self, row: Sequence[Any], texts: Iterable[int], shared: Iterable[int]) -> Sequence[Any]:
-        """The same row with its texts decoded, and with the tags that other rows have as well."""
+        """The same row with its texts decoded, and with the very values that other rows have as well."""
         values = list(row)
         for at in texts:
             # Not UTF-8: a text that no store writes, and that equals none of ours.
             values[at] = _text(values[at])
         for at in shared:
-            values[at] = self._tags.setdefault(values[at], values[at])
+            values[at] = self._alike.setdefault(values[at], values[at])
         return values
 
     def raw(self, table: str, sql: str) -> Iterator[Sequence[Any]]:
