@@ -27,9 +27,9 @@ _UNNAMED: Final = "default"
 """The tenant of callers that name none: it keeps its name."""
 _THERE: Final = b""
 """Stands for the bytes of a content that was judged: whether there is one is all that is asked of it later."""
-_ALIKE: Final = ("agent", "client", "tenant", "source", "value")
+_ALIKE: Final = ("agent", "client", "tenant", "source", "key", "subject", "value")
 """Texts of a content that others are likely to have as well."""
-_MAX_ALIKE: Final = 1 << 14
+_MAX_ALIKE: Final = 1 << 16
 
 
 class Opening:
@@ -81,6 +81,7 @@ class Opening:
                 yield statement.row
         self.salts = sum(map(len, self._salts.values()))
         self._salts = {"link": {}, "content": {}}
+        self._alike, self._flags = {}, {}
 
     def _is_known(self, block: Sequence[EventRow]) -> bool:
         if self._earlier is None:
@@ -155,8 +156,9 @@ class Opening:
             content["flags"] = self._flags.setdefault(tuple(flags), flags)
 
     def _first(self, said: str) -> str:
-        if len(self._alike) < _MAX_ALIKE:
-            self._alike[said] = said
+        if len(self._alike) >= _MAX_ALIKE:
+            self._alike.clear()  # those that come next are more like the last ones
+        self._alike[said] = said
         return said
 
 
