@@ -467,7 +467,7 @@ MANIFESTS = (
         "ERASURE_STATE_FALSE",
         _said("keys", [{"key": b"1" * 16, "destroyed": False}]),
     ),
-    Tamper("keys: another scheme", "MANIFEST_ALTERED", _said("schema", 2)),
+    Tamper("keys: another scheme", "MANIFEST_ALTERED", _said("schema", 99)),
     Tamper(
         "keys: more erased than there was",
         "MANIFEST_INCOMPLETE",
