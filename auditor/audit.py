@@ -37,12 +37,12 @@ from auditor.log_files import FOLDER, url_files
 from auditor.manifests import FOLDER as MANIFESTS
 from auditor.manifests import decode_manifest
 from auditor.monitor_state import earlier_heads
+from auditor.opening import Opening
 from auditor.own_heads import check_own_heads, read_own_heads
 from auditor.page_map import page_maps
 from auditor.part import audit_part
 from auditor.pg_audit import audit_database
 from auditor.pg_copy import database_of
-from auditor.pins import digests_of, known_blocks
 from auditor.progress import Tell, silent
 from auditor.promises import Held, check_promises_held, read_held
 from auditor.registrations import check_registrations, policies_in
@@ -307,14 +307,14 @@ def _audit_rows(
             sound = [_check_soundness(connection), check_strays(connection)]
             outcomes = [*part, *sound, *_promises(held, log, None, asked)]
             return _Found(outcomes, exhibits=exhibits, live=live)
-        rows = read_rows(connection, tenant)
-        tell = places.tell
-        tell("statements")
+        places.tell("statements")
         whole = tenant is None and bundle is None and places.state is not None
-        digests = tuple(digests_of(rows.events)) if whole else ()
-        known = known_blocks(digests, log.before.rows)
+        opening = Opening(
+            log.entries, places.tell, log.before.rows if whole else None, ("link",) if held else ()
+        )
+        rows = read_rows(connection, tenant, opening.take)
         outcome, statements, signatures = check_rows(
-            rows, log.files, log.entries, _cosigned_at(log.verified), asked, tell, known
+            rows, log.files, log.entries, _cosigned_at(log.verified), asked, opening
         )
         outcomes, anew = [outcome], _promises(held, log, rows, asked)
         if tenant is None:
@@ -340,6 +340,7 @@ def _audit_rows(
         root = b"" if log.verified is None else log.verified.checkpoint.root
         exhibits = exhibits_of_store(rows, statements, log.files, root, asked.trust.policy)
         until = holds_until(rows, statements, log.entries, asked)
+    digests = tuple(opening.digests)
     return _Found(outcomes, anew, exhibits, digests, until, live=live, signatures=signatures)
 
 

@@ -23,7 +23,7 @@ from auditor.fold import fold
 from auditor.given import check_given
 from auditor.holds import check_holds
 from auditor.lost import check_lost
-from auditor.progress import Tell, silent
+from auditor.opening import Opening, check_salts, judge_opened, opened
 from auditor.registrations import check_registrations
 from auditor.restored import check_restored
 from auditor.statement_form import check_forms
@@ -37,7 +37,8 @@ def check_store(
 
     `cosigned_at` is the newest time, in seconds, at which a witness saw the checkpoint that covers `entries`.
     """
-    outcome, statements, signatures = check_rows(rows, files, entries, cosigned_at, asked)
+    opening, rows = opened(rows, entries)
+    outcome, statements, signatures = check_rows(rows, files, entries, cosigned_at, asked, opening)
     return merge([outcome, signatures()]), statements
 
 
@@ -47,16 +48,15 @@ def check_rows(
     entries: Entries,
     cosigned_at: int | None,
     asked: Asked,
-    tell: Tell = silent,
-    known: Container[int] = (),
+    opening: Opening,
 ) -> tuple[Outcome, tuple[Statement, ...], Callable[[], Outcome]]:
-    """The same, and what judges the signatures: to be asked last, since they may be verified meanwhile.
-
-    `known` are the blocks of rows that an earlier audit has opened.
+    """The same of rows that were opened as they were read, and what judges the signatures: to be asked last, since
+    they may be verified meanwhile.
     """
     registered, entries = check_registrations(entries, rows, files, asked)
-    opened, statements = checks_store.open_statements(rows, tell, known)
-    outcomes = [registered, opened, *_check_statements(rows, statements, entries, cosigned_at, asked, known)]
+    statements, known = tuple(opening.statements), opening.known
+    outcomes = [registered, judge_opened(rows, opening), check_salts(opening)]
+    outcomes += _check_statements(rows, statements, entries, cosigned_at, asked, known)
     outcomes.append(erasure.check_erasures(rows, statements, files, asked, entries))
     outcomes.append(check_age(rows, asked))
     # With one tenant's rows alone, an entry that is not among them says nothing.
@@ -81,7 +81,6 @@ def _check_statements(
         checks_store.check_places(rows, statements, entries),
         checks_store.check_sequences(rows, statements),
         checks_store.check_order(rows, statements),
-        checks_store.check_salts(statements),
         check_forms(statements, known),
         check_acts(statements, folded),
         check_grants(rows, statements),

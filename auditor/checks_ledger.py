@@ -68,9 +68,8 @@ def _required(
     """
     facts = {fact.seq: fact for fact in rows.facts}
     seqs = {statement.row.commitment: statement for statement in statements}
-    slots = {fact.seq: (fact.tenant_id, fact.key_tag) for fact in rows.facts if fact.key_tag is not None}
     standing: dict[Slot, tuple[bytes, ...]] = {}
-    required: dict[Slot, set[int]] = {}
+    required: dict[Slot, list[int]] = {}
     loose: dict[Slot, Loose] = {}
     on_hold: set[int] = set()
     for statement, changed in zip(statements, folded.changes, strict=True):
@@ -80,13 +79,13 @@ def _required(
         ended = _ended(statement) if changed else ()
         before = {target: status for target, status, _ in changed if target in ended}
         if link.kind == "write":
-            _stand(standing, slots.get(statement.row.seq), statement.row.commitment, at_writing(link))
+            _stand(standing, _slot(statement, facts), statement.row.commitment, at_writing(link))
             if not link.acts and not (statement.content or {}).get("flags"):
                 continue  # as nearly all do, it changes nothing else
         for target, _, status in changed:
             acted_on = seqs.get(target)
             if acted_on is not None:
-                _stand(standing, slots.get(acted_on.row.seq), target, status)
+                _stand(standing, _slot(acted_on, facts), target, status)
         for target in link.acts.get("holds", ()):
             on_hold |= {seqs[target].row.seq} if target in seqs else set()
         if _may_return(statement):
@@ -95,7 +94,7 @@ def _required(
             _loosen(required, loose, about, _count_plain(statement, seqs))
         for slot, gone in _newly_ended(before, facts, seqs) if before else ():
             if _is_sure(statement, gone, standing.get(slot, ()), seqs):
-                required.setdefault(slot, set()).update(one.row.seq for one in gone)
+                required.setdefault(slot, []).extend(one.row.seq for one in gone)
     # What is on hold is compared with nothing, so such a key may have one value twice.
     unsure = {(facts[seq].tenant_id, facts[seq].key_tag) for seq in on_hold if seq in facts}
     sure = {
@@ -152,13 +151,13 @@ def _count_plain(statement: Statement, seqs: Mapping[bytes, Statement]) -> int |
 
 
 def _loosen(
-    required: dict[Slot, set[int]], loose: dict[Slot, Loose], slots: Collection[Slot], returned: int | None
+    required: dict[Slot, list[int]], loose: dict[Slot, Loose], slots: Collection[Slot], returned: int | None
 ) -> None:
     """Of what these keys have retired so far, that many more may be in the ledger no longer, or by another fact."""
     for slot in slots:
-        known, more = loose.pop(slot, Loose()), required.pop(slot, set())
+        known, more = loose.pop(slot, Loose()), required.pop(slot, [])
         if returned is not None and (known.facts or more):
-            loose[slot] = Loose(known.facts | more, known.returned + returned)
+            loose[slot] = Loose(known.facts | set(more), known.returned + returned)
 
 
 def _check_loose(loose: Mapping[Slot, Loose], there: Collection[tuple[int, int]]) -> Iterator[Finding]:

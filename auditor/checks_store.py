@@ -1,70 +1,19 @@
-"""Checks of the store's statements: each opens, stands where it says, and none is missing."""
+"""Checks of the store's statements: each stands where it says, and none is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-import cbor2
-
-from auditor.evidence import Asked, Entries, EventRow, Statement, StoreRows, TenantRow
+from auditor.evidence import Asked, Entries, EventRow, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
 from auditor.lost import count_lost, lost_of
-from auditor.pins import BLOCK
-from auditor.progress import EVERY, Tell, silent
-from memory import event
-from tlog.errors import MalformedError, VerificationError
+from tlog.errors import MalformedError
 from tlog.statement import payload_hash_of
 
 CLOCK_SKEW_SECONDS: Final = 300
 _SECOND: Final = 1_000_000
 _MAX_LISTED: Final = 1000
-_UNNAMED: Final = "default"
-"""The tenant of callers that name none: it keeps its name."""
-
-
-def open_statements(
-    rows: StoreRows, tell: Tell = silent, known: Container[int] = ()
-) -> tuple[Outcome, tuple[Statement, ...]]:
-    """Every row of events decoded, its link and content re-hashed with their salts against C and its entry.
-
-    `known` are the blocks of rows (`auditor.pins`) which an earlier audit has so opened: they are read alone.
-    """
-    findings: list[Finding] = []
-    tenants = {tenant.id: tenant for tenant in rows.tenants}
-    statements = []
-    opened = reread = 0
-    for count, row in enumerate(rows.events):
-        if not count % EVERY:
-            tell("statements", count, len(rows.events))
-        tenant = tenants.get(row.tenant_id)
-        again = count // BLOCK in known
-        statement, faults = _open_again(row, tenant) if again else _open(row, tenant)
-        reread += again
-        statements.append(statement)
-        opened += statement.content is not None
-        findings += [Finding("FACT_ALTERED", where, what) for where, what in faults]
-    findings += [
-        Finding("FACT_UNLOGGED", f"store.db contents seq {seq}", "A content belongs to no statement.")
-        for seq in rows.stray_contents
-    ]
-    findings += [Finding("FACT_ALTERED", flaw.where, flaw.what) for flaw in rows.flaws]
-    findings += _check_names(tenants, statements)
-    findings += _check_nameless(rows, statements)
-    checked = [
-        Note(
-            "links",
-            "links hashed with their salts up to the commitment that was signed",
-            len(statements) - reread,
-        ),
-        Note("contents", "contents hashed with their salts up to the commitment that was signed", opened),
-    ]
-    if reread:
-        text = "statements that an earlier audit opened under the same trust, in rows that are the same bytes"
-        checked.append(Note("links", text, reread))
-    counts = {"statements": len(statements), "opened": opened}
-    return Outcome(tuple(findings), tuple(checked), counts=counts), tuple(statements)
 
 
 def check_places(rows: StoreRows, statements: Sequence[Statement], entries: Entries) -> Outcome:
@@ -167,24 +116,6 @@ def check_order(rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
     return Outcome(tuple(findings), (checked,))
 
 
-def check_salts(statements: Sequence[Statement]) -> Outcome:
-    """No salt is used twice: two openings under one salt would tell whether they are equal."""
-    seen: dict[bytes, int] = {}
-    findings = []
-    # Two for each statement, in turn: of the link, and of the content.
-    salts = (salt for one in statements for salt in (one.row.link_salt, one.row.content_salt))
-    for number, salt in enumerate(salts):
-        first = number if salt is None else seen.setdefault(salt, number)
-        if first != number:
-            place, evidence = _salt_place(statements, number), {"first": _salt_place(statements, first)}
-            findings.append(Finding("SALT_REUSED", place, "A salt is used twice.", evidence))
-    return Outcome(tuple(findings), (Note("salts", "salts compared with each other", len(seen)),))
-
-
-def _salt_place(statements: Sequence[Statement], number: int) -> str:
-    return f"{statements[number // 2].row.place}, salt of the {('link', 'content')[number % 2]}"
-
-
 def check_times(
     rows: StoreRows, statements: Sequence[Statement], cosigned_at: int | None, entries: Entries, asked: Asked
 ) -> Outcome:
@@ -243,85 +174,6 @@ def check_promises(statements: Sequence[Statement], entries: Entries, asked: Ask
     )
     not_checked = (note,) if promises else ()
     return Outcome(tuple(reversed(findings)), not_checked=not_checked, counts={"promises": promises})
-
-
-def _open(row: EventRow, tenant: TenantRow | None) -> tuple[Statement, list[tuple[str, str]]]:
-    """The statement of a row and its faults, each with its place."""
-    faults: list[tuple[str, str]] = []
-    link = content = None
-    try:
-        if payload_hash_of(row.entry) != row.commitment:
-            faults.append((row.place, "The signed entry states another commitment than the row."))
-    except MalformedError:
-        faults.append((row.place, "The signed entry is not one."))
-    try:
-        event.open_link(row.commitment, row.link, row.link_salt, row.content_hash)
-        link = event.decode_link(row.link)
-    except VerificationError:
-        faults.append(
-            (row.place, "Link, salt of the link and hash of the content do not open the commitment.")
-        )
-    except MalformedError:
-        faults.append((row.place, "The link or its salt is not what a link can be."))
-    if link is not None:
-        named = None if tenant is None else tenant.number
-        if (link.seq, link.tenant_seq) != (row.seq, row.tenant_seq) or named not in (None, link.tenant):
-            faults.append((row.place, "The row has other numbers or another tenant than its signed link."))
-    if row.content is not None and row.content_salt is not None:
-        where = f"store.db contents seq {row.seq}"
-        try:
-            if event.content_hash(row.content, row.content_salt) != row.content_hash:
-                faults.append((where, "The content or its salt is not the one that was promised."))
-            else:
-                content = event.decode_content(row.content)
-        except MalformedError:
-            faults.append((where, "The content or its salt is not what one can be."))
-    return Statement(row, link, content), faults
-
-
-def _open_again(row: EventRow, tenant: TenantRow | None) -> tuple[Statement, list[tuple[str, str]]]:
-    """The same of a row in which an earlier audit found no fault: only what is not in the row itself is compared."""
-    link = event.decode_link(row.link)
-    content = None
-    if row.content is not None:
-        read = cbor2.loads(row.content)
-        content = dict(zip(_same(tuple(read)), read.values(), strict=True))
-    if tenant is not None and link.tenant != tenant.number:
-        return _open(row, tenant)
-    return Statement(row, link, content), []
-
-
-@lru_cache(maxsize=256)
-def _same(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The same texts each time: those of all contents are a few, and each is in memory once."""
-    return names
-
-
-def _check_names(tenants: Mapping[int, TenantRow], statements: Sequence[Statement]) -> Iterator[Finding]:
-    """A tenant has the name that the contents of its statements say."""
-    wrong = set()
-    for statement in statements:
-        tenant, content = tenants.get(statement.row.tenant_id), statement.content or {}
-        if tenant is not None and content.get("tenant", tenant.name) != tenant.name:
-            wrong.add(tenant.id)
-    for number in sorted(wrong):
-        what = "The tenant has another name than its statements say."
-        yield Finding("FACT_ALTERED", f"store.db tenants row {number}", what)
-
-
-def _check_nameless(rows: StoreRows, statements: Sequence[Statement]) -> Iterator[Finding]:
-    """A tenant of which an erasure has left nothing has no name either."""
-    kept = {row.tenant_id for table in (rows.facts, rows.ledger, rows.requests) for row in table}
-    for statement in statements:
-        unread = statement.content is None and statement.row.content is not None
-        # What expires later leaves without an erasure that could take the name along.
-        passing = statement.link is not None and statement.link.details.get("guard") == "expire"
-        if unread or passing or "tenant" in (statement.content or {}):
-            kept.add(statement.row.tenant_id)
-    for tenant in rows.tenants:
-        if tenant.name not in ("", _UNNAMED) and tenant.id not in kept:
-            what = "The name of a tenant is there, of which nothing is left that could say it."
-            yield Finding("RESIDUE_ROW", f"store.db tenants row {tenant.id}", what)
 
 
 def _places(entries: Entries) -> tuple[dict[bytes, int], list[int]]:

@@ -18,6 +18,7 @@ from auditor.checks_signatures import check_signatures
 from auditor.evidence import ActRow, Asked, Statement, StoreRows
 from auditor.exhibits import Exhibits, exhibits_of_store
 from auditor.findings import Finding, Note, Outcome, merge
+from auditor.opening import check_salts, judge_opened, opened
 from auditor.registrations import check_registrations
 from auditor.statement_form import check_forms
 from auditor.store_rows import read_rows, row_numbers
@@ -62,17 +63,18 @@ def audit_part(
 def _check_links(rows: StoreRows, log: AuditedLog, asked: Asked) -> tuple[Outcome, tuple[Statement, ...]]:
     """Every link opened, signed, in its place, in order, and none missing."""
     registered, entries = check_registrations(log.entries, rows, log.files, asked)
-    opened, statements = checks_store.open_statements(rows)
+    opening, rows = opened(rows, log.entries)
+    statements = tuple(opening.statements)
     # The cache of acts is there for one tenant alone; here it is made from the links, so that only they count.
     derived = replace(rows, acts=tuple(_acts(statements)))
     outcomes = [
         registered,
-        opened,
+        judge_opened(rows, opening),
         check_signatures(statements, entries, asked),
         checks_store.check_places(rows, statements, entries),
         checks_store.check_sequences(rows, statements),
         checks_store.check_order(derived, statements),
-        checks_store.check_salts(statements),
+        check_salts(opening),
         check_forms(statements),
         check_acts(statements),
     ]

@@ -7,7 +7,7 @@ erased, and a block in which anything was changed, or erased, is opened again ro
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import cbor2
@@ -18,14 +18,6 @@ BLOCK: Final = 1024
 """Rows under one digest: fewer make more of them to keep, more are opened again because of one."""
 
 
-def digests_of(events: Sequence[EventRow]) -> Iterator[bytes]:
-    """The digest of each block of rows, in the order of their numbers. The last may have fewer than others."""
-    for start in range(0, len(events), BLOCK):
-        rows = [tuple(row) for row in events[start : start + BLOCK]]
-        yield hashlib.sha256(cbor2.dumps(rows)).digest()
-
-
-def known_blocks(digests: Sequence[bytes], kept: Sequence[bytes]) -> frozenset[int]:
-    """The blocks whose rows an earlier audit has opened, byte for byte."""
-    pairs = zip(digests, kept, strict=False)
-    return frozenset(number for number, (digest, before) in enumerate(pairs) if digest == before)
+def digest_of(block: Sequence[EventRow]) -> bytes:
+    """The digest of a block of rows, every column of each. The last of a store may have fewer rows than others."""
+    return hashlib.sha256(cbor2.dumps([tuple(row) for row in block])).digest()

@@ -39,8 +39,11 @@ def check_registrations(
 ) -> tuple[Outcome, Entries]:
     """What there is to say about entries of others, and the entries that know which of them those are."""
     in_store = frozenset(() if rows is None else (event.entry for event in rows.events))
-    left = [(n, entry) for n, entry in enumerate(entries.entries) if entry is not None]
-    left = [(n, entry) for n, entry in left if entry not in in_store and n not in entries.successions]
+    left = [
+        (n, entry)
+        for n, entry in enumerate(entries.entries)
+        if entry is not None and entry not in in_store and n not in entries.successions
+    ]
     own = _issuers(in_store) if left else frozenset()
     whose = {n: _issuer_of(entry) for n, entry in left}
     policies = [n for n, entry in left if parse_policy_entry(entry) is not None]

@@ -60,33 +60,37 @@ MAX_STEPS: Final = 2_000_000_000
 """Steps of the SQLite machine before a statement is given up: a schema under audit may be a trap."""
 _CHECK_STEPS: Final = 1_000_000
 _CACHE_BYTES: Final = 32 * 1024 * 1024
+_READING_BYTES: Final = 2 * 1024 * 1024
+"""Tables are read from end to end: a page is hardly asked for twice."""
 _WORD_BYTES: Final = 24
 _MAX_VALUE_BYTES: Final = 128 * 1024 * 1024
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_ .,:;()*=-]{1,200}")
 _VERSION: Final = 2
 _MARKS: Final = {"application_id": 0x4D554E49, "user_version": _VERSION}
 _Row = TypeVar("_Row")
+Take = Callable[[Iterable[EventRow], Sequence[TenantRow]], Iterable[EventRow]]
 
-# i integer, b bytes, t text, read as bytes; a capital letter may be NULL. A table's first column names the row.
+# i integer, b bytes, t text, read as bytes; a capital letter may be NULL. n and h are
+# integers and bytes that other rows have as well: each is in memory once. A table's first column names the row.
 _EVENTS: Final = (
     "SELECT e.seq, e.tenant, e.tenant_seq, e.commitment, e.link, e.link_salt, e.content_hash, "
     # What is longer than it can be is cut, so that it is wrong and costs no more memory than what is right.
     "iif(length(e.entry) > 65535, substr(e.entry, 1, 65536), e.entry), e.entry_index, "
     "iif(length(c.content) > 1048576, substr(c.content, 1, 1048577), c.content), c.salt "
     "FROM events e LEFT JOIN contents c ON c.seq = e.seq",
-    "iiibbbbbIBB",
+    "ninbbbbbNBB",
 )
 _FACTS: Final = (
     "SELECT seq, tenant, agent_tag, key_tag, subject_tag, text_tag, CAST(status AS BLOB), valid_from, declared, "
     "valid_until, recorded_at, replaced_at, replaced_by, end_erased, on_hold FROM facts",
-    "iibBBbtiiIiIIii",
+    "nihHHbtniInNNii",
 )
-_ACTS: Final = ("SELECT tenant, target, seq, CAST(act AS BLOB) FROM acts", "iiit")
-_CONFLICTS: Final = ("SELECT seq, tenant, agent_tag, key_tag, closed_by FROM conflicts", "iibbI")
+_ACTS: Final = ("SELECT tenant, target, seq, CAST(act AS BLOB) FROM acts", "innt")
+_CONFLICTS: Final = ("SELECT seq, tenant, agent_tag, key_tag, closed_by FROM conflicts", "iihhI")
 _LEDGER: Final = (
     "SELECT id, tenant, agent_tag, key_tag, subject_tag, name_tags, word_count, canon_version, source, "
     "expires_at, until FROM ledger",
-    "iibbBbiiIII",
+    "iihhHhiiNII",
 )
 _REQUESTS: Final = ("SELECT id, tenant, seq, body_tag, CAST(answer AS BLOB) FROM idempotency", "iiibt")
 _TENANTS: Final = ("SELECT id, number, CAST(name AS BLOB), last_seq FROM tenants", "ibti")
@@ -103,12 +107,18 @@ _OPENINGS: Final = (
 )
 _BACKUPS: Final = ("SELECT number, last_seq, made_at, expires_at FROM backups", "biii")
 _GRANTS: Final = ("SELECT seq, tenant, owner_tag, reader_tag FROM grants", "iibb")
-_TYPES: Final[dict[str, type]] = {"i": int, "b": bytes, "t": bytes}
+_TYPES: Final[dict[str, type]] = {"i": int, "n": int, "b": bytes, "h": bytes, "t": bytes}
+_SHARED: Final = "nNhH"
 
 
-def read_rows(connection: apsw.Connection, tenant: str | None) -> StoreRows:
+def _as_they_are(rows: Iterable[EventRow], tenants: Sequence[TenantRow]) -> Iterable[EventRow]:
+    return rows
+
+
+def read_rows(connection: apsw.Connection, tenant: str | None, take: Take = _as_they_are) -> StoreRows:
     """Everything that the checks of a store need; with `tenant`, the rows of that tenant alone.
 
+    `take` gets the rows of events as they are read, and the tenants; what it makes of them is kept.
     Raises MalformedError if the store has no such tenant.
     """
     flaws: list[StoreFlaw] = []
@@ -119,11 +129,10 @@ def read_rows(connection: apsw.Connection, tenant: str | None) -> StoreRows:
     chosen = "" if tenant_id is None else f" WHERE tenant = {tenant_id}"
     if tenant_id is not None:
         tenants = tuple(each for each in tenants if each.id == tenant_id)
-    return StoreRows(
+    of_events = f"{chosen.replace('tenant', 'e.tenant')} ORDER BY e.seq"
+    rows = StoreRows(
         tenants=tenants,
-        events=reader.rows(
-            "events", _EVENTS, EventRow, f"{chosen.replace('tenant', 'e.tenant')} ORDER BY e.seq"
-        ),
+        events=tuple(take(reader.each("events", _EVENTS, EventRow, of_events), tenants)),
         facts=reader.rows("facts", _FACTS, FactRow, f"{chosen} ORDER BY seq"),
         acts=reader.rows("acts", _ACTS, ActRow, chosen),
         conflicts=reader.rows("conflicts", _CONFLICTS, ConflictRow, f"{chosen} ORDER BY seq"),
@@ -139,6 +148,8 @@ def read_rows(connection: apsw.Connection, tenant: str | None) -> StoreRows:
         flaws=tuple(flaws),
         tenant_id=tenant_id,
     )
+    reader.end()
+    return rows
 
 
 def read_few(connection: apsw.Connection) -> StoreRows:
@@ -155,7 +166,7 @@ def check_soundness(connection: apsw.Connection) -> tuple[StoreFlaw, ...]:
     """What SQLite's own check of tables against their indexes finds, and what the schema has too much."""
     flaws: list[StoreFlaw] = []
     reader = _Reader(connection, flaws)
-    reader.limit()
+    reader.limit(_CACHE_BYTES)
     for name, expected in _MARKS.items():
         if [value for (value,) in reader.raw("file header", f"PRAGMA {name}")] != [expected]:
             flaws.append(StoreFlaw("store.db file header", f"The {name} of the file is not that of a store."))
@@ -221,26 +232,37 @@ class _Reader:
         self._connection = connection
         self._flaws = flaws
         self._steps = 0
+        self._alike: dict[Any, Any] = {}
 
-    def limit(self) -> None:
-        """Bound what one statement may cost, from now on."""
+    def limit(self, cache_bytes: int = _READING_BYTES) -> None:
+        """Bound what one statement may cost, and what the connection keeps in memory, from now on."""
         self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
         self._connection.set_progress_handler(self._spent, _CHECK_STEPS)
         # A manifest may be large, and is compared alone.
         self._connection.create_scalar_function("own_sha256", _sha256, 1, deterministic=True)
-        for _ in self.raw("sqlite_schema", f"PRAGMA cache_size = -{_CACHE_BYTES // 1024}"):
+        for _ in self.raw("sqlite_schema", f"PRAGMA cache_size = -{cache_bytes // 1024}"):
             pass
+
+    def end(self) -> None:
+        """Forget what was read: the connection keeps this reader, which counts the steps of its statements."""
+        self._alike.clear()
 
     def rows(
         self, table: str, query: tuple[str, str], make: Callable[..., _Row], rest: str = ""
     ) -> tuple[_Row, ...]:
+        """All rows of a table as values."""
+        return tuple(self.each(table, query, make, rest))
+
+    def each(
+        self, table: str, query: tuple[str, str], make: Callable[..., _Row], rest: str = ""
+    ) -> Iterator[_Row]:
         """The rows of a table as values; one of the wrong types is noted as a flaw and left out."""
         sql, types = query
         texts = tuple(at for at, kind in enumerate(types) if kind == "t")
+        shared = tuple(at for at, kind in enumerate(types) if kind in _SHARED)
         right: set[tuple[type, ...]] = set()
         # A named tuple is made of a row as it is, which takes a fraction of the time.
         build: Callable[[Iterable[Any]], _Row] = getattr(make, "_make", lambda values: make(*values))
-        found = []
         for row in self.raw(table, sql + rest):
             kinds = tuple(map(type, row))
             # Rows of a table are of few sorts: each is judged once.
@@ -251,8 +273,17 @@ class _Reader:
                     self._flaws.append(StoreFlaw(where, "A column has a value that it can't have."))
                     continue
                 right.add(kinds)
-            found.append(build(_with_texts(row, texts) if texts else row))
-        return tuple(found)
+            yield build(self._plain(row, texts, shared) if texts or shared else row)
+
+    def _plain(self, row: Sequence[Any], texts: Iterable[int], shared: Iterable[int]) -> Sequence[Any]:
+        """The same row with its texts decoded, and with the very values that other rows have as well."""
+        values = list(row)
+        for at in texts:
+            # Not UTF-8: a text that no store writes, and that equals none of ours.
+            values[at] = _text(values[at])
+        for at in shared:
+            values[at] = self._alike.setdefault(values[at], values[at])
+        return values
 
     def raw(self, table: str, sql: str) -> Iterator[Sequence[Any]]:
         """The rows of a statement, up to the first that can't be read."""
@@ -279,15 +310,6 @@ def _is_right(kinds: Sequence[type], types: str) -> bool:
         kind is _TYPES[letter.lower()] or (kind is type(None) and letter.isupper())
         for kind, letter in zip(kinds, types, strict=True)
     )
-
-
-def _with_texts(row: Sequence[Any], texts: Iterable[int]) -> Sequence[Any]:
-    """The same row with its texts decoded."""
-    values = list(row)
-    for at in texts:
-        # Not UTF-8: a text that no store writes, and that equals none of ours.
-        values[at] = _text(values[at])
-    return values
 
 
 def _text(value: bytes) -> str:

@@ -41,7 +41,7 @@ _FACTS: Final = """
 """
 _RETIRED: Final = """
     SELECT id, agent_tag, key_tag, subject_tag, value_tag, word_count, canon_version, source, until, expires_at
-    FROM ledger WHERE source = ? ORDER BY id
+    FROM ledger WHERE tenant = ? AND source = ? ORDER BY id
 """
 _BATCH: Final = 500
 
@@ -184,6 +184,6 @@ def _remake_fact(txn: Txn, scope: Scope, seq: int, key_tag: bytes | None, conten
             )
     rows = [
         OlderRow(row[0], LedgerRow._make((*row[1:5], (), *row[5:9])), expires_at=row[9], content=content)
-        for row in txn.view.rows(_RETIRED, seq)
+        for row in txn.view.rows(_RETIRED, scope.tenant_id, seq)
     ]
     ledger.make_anew(txn, scope, new, seq, content, rows)

@@ -40,6 +40,7 @@ from auditor.evidence import (
 from auditor.findings import SEVERITIES, Finding, Note, Outcome, merge, verdict
 from auditor.fold import Fold, fold
 from auditor.manifests import Manifest
+from auditor.opening import open_statements
 from auditor.report import MAX_FINDINGS_PER_CODE, Report, to_document, to_text
 from memory import event
 from tlog import cbor
@@ -157,7 +158,7 @@ class World:
         return Entries(len(self.events), tuple(row.entry for row in self.events), True)
 
     def statements(self) -> tuple[Statement, ...]:
-        return checks_store.open_statements(self.rows())[1]
+        return open_statements(self.rows())[1]
 
     def _seq(self, commitment: bytes) -> int:
         return next((row.seq for row in self.events if row.commitment == commitment), 0)
@@ -334,7 +335,7 @@ def test_the_place_of_a_fault_is_told_apart(world: World) -> None:
     for name, where in faults.items():
         spoiled = World(world.signer, list(world.events), dict(world.facts), list(world.links))
         spoiled.spoil(1, **{name: b"\x01" * 32})
-        outcome, statements = checks_store.open_statements(spoiled.rows())
+        outcome, statements = open_statements(spoiled.rows())
         assert places(outcome) == {("FACT_ALTERED", where)}, name
         assert (statements[0].content is None) == (name == "content_salt")
 

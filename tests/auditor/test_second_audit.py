@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import tampering as by
 
-from auditor import checks_store, kept, pins
+from auditor import kept, pins
 from memory.wiring import open_home
 from tlog.trust import make_trust
 
@@ -80,7 +80,6 @@ def links(copy: Any, **options: Any) -> list[int | None]:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pins, "BLOCK", 4)
-    monkeypatch.setattr(checks_store, "BLOCK", 4)
 
 
 def test_rows_that_are_the_same_bytes_are_opened_once(copy: Any, tmp_path: Path, small_blocks: None) -> None:
