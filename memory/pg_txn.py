@@ -149,6 +149,15 @@ class PgSnapshot(Snapshot):
             sql += " ORDER BY seq"
         return [seq for (seq,) in self.pg.run(sql, values)]
 
+    def matching_since(self, match: str, least_seq: int) -> list[int]:
+        if self.bound is None:
+            return []
+        sql, values = query_of(match, self.blind, self.bound.id)
+        found = self.pg.run(
+            f"SELECT m.seq FROM ({sql}) m WHERE m.seq >= %s ORDER BY m.seq DESC", [*values, least_seq]
+        )
+        return [seq for (seq,) in found]
+
     def matching_of_status(
         self, tenant_id: int, agent_tag: bytes, match: str, statuses: Sequence[Status], limit: int = -1
     ) -> list[int]:

@@ -192,7 +192,7 @@ def _of_frequent(
     keyed: set[int] = set()
     if len(candidates) <= search.frequent and (newest := search.newest(one.match)):
         having.update(newest)
-        keyed.update(store_search.matching_since(search.view, in_key(one.match), newest[-1]))
+        keyed.update(search.view.matching_since(in_key(one.match), newest[-1]))
     if rare:
         beside = search.view.matching(f"({any_of(rare)}) AND ({one.match})")
         having.update(beside)

@@ -247,12 +247,8 @@ class Snapshot:
 
     def is_partly_hidden(self, tenant_id: int, key_tag: bytes) -> bool:
         """Whether a fact of a key was ended by a statement which is erased since, or is under a legal hold."""
-        row = self.one(
-            "SELECT 1 FROM facts WHERE tenant = ? AND key_tag = ? AND (end_erased OR on_hold) LIMIT 1",
-            tenant_id,
-            key_tag,
-        )
-        return row is not None
+        hidden = "SELECT 1 FROM facts WHERE tenant = ? AND key_tag = ? AND (end_erased OR on_hold) LIMIT 1"
+        return self.one(hidden, tenant_id, key_tag) is not None
 
     def story_of_key(self, tenant_id: int, key_tag: bytes) -> tuple[EventRow, ...]:
         """The writes of a key and whatever acted on them, directly or through what is erased, in order."""
@@ -276,8 +272,13 @@ class Snapshot:
 
     def matching(self, match: str, limit: int = -1) -> list[int]:
         """Numbers of facts whose words match, at most so many; `match` is of memory.search: it names the scope."""
-        rows = self.rows("SELECT rowid FROM search WHERE search MATCH ? LIMIT ?", match, limit)
-        return [seq for (seq,) in rows]
+        found = "SELECT rowid FROM search WHERE search MATCH ? LIMIT ?"
+        return [seq for (seq,) in self.rows(found, match, limit)]
+
+    def matching_since(self, match: str, least_seq: int) -> list[int]:
+        """Numbers of the facts from this one on whose words match, the newest first."""
+        since = "SELECT rowid FROM search WHERE search MATCH ? AND rowid >= ? ORDER BY rowid DESC"
+        return [seq for (seq,) in self.rows(since, match, least_seq)]
 
     def matching_of_status(
         self, tenant_id: int, agent_tag: bytes, match: str, statuses: Sequence[Status], limit: int = -1

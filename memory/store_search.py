@@ -77,14 +77,6 @@ def having_status(
     return {seq for (seq,) in rows}
 
 
-def matching_since(view: Snapshot, match: str, least_seq: int) -> list[int]:
-    """Numbers of the facts from this one on whose words match."""
-    rows = view.rows(
-        "SELECT rowid FROM search WHERE search MATCH ? AND rowid >= ? ORDER BY rowid DESC", match, least_seq
-    )
-    return [seq for (seq,) in rows]
-
-
 def texts(view: Snapshot, tenant_id: int, agent_tag: bytes, seqs: Iterable[int]) -> list[TextRow]:
     """What these facts of a scope say."""
     rows = view.rows(
