@@ -90,6 +90,8 @@ class Places:
     """Is told how far the audit has come."""
     processes: int = 1
     """How many may verify signatures meanwhile; with one, nobody but the audit itself does."""
+    pages: str | None = None
+    """A connection to the database of the home that may look at its pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +215,7 @@ def _audit_what_is_there(
     if places.home is not None and database is not None:
         if needles is not None:
             raise MalformedError("expected no texts to search for: a database is not searched for them")
-        outcomes, shown = audit_database(places.home, database, log, asked, tenant, held)
+        outcomes, shown = audit_database(places.home, database, log, asked, tenant, held, places.pages)
         return _Found(outcomes, exhibits=shown)
     if places.home is not None and (places.home / STORE).exists():
         return _audit_store(places, log, asked, tenant, needles, bundle, held)

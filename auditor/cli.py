@@ -62,6 +62,11 @@ def add_audit_command(subparsers: Any) -> None:
         "--also", metavar="PATH", type=Path, action="append", default=[], help="search here, too"
     )
     parser.add_argument(
+        "--pages",
+        metavar="DSN",
+        help="look at the pages of the home's database, too, by a superuser's connection",
+    )
+    parser.add_argument(
         "--manifest",
         metavar="FILE",
         type=Path,
@@ -110,6 +115,7 @@ def run_audit(args: argparse.Namespace) -> int:
     from auditor.bundle import is_bundle
     from auditor.evidence import Asked
     from auditor.findings import Outcome, merge
+    from auditor.pg_copy import database_of
     from auditor.progress import told_on
     from auditor.report import Report, Trusted, to_text
     from tlog.replay import cores
@@ -121,13 +127,15 @@ def run_audit(args: argparse.Namespace) -> int:
         raise MalformedError(
             "expected --home or --bundle with --tenant and --also: a log has no tenants, and no files"
         )
+    if args.pages is not None and (home is None or database_of(home) is None):
+        raise MalformedError("expected --pages with a home whose store is a database")
     trust, note = _trust(args, home)
     signer = None if args.report_key is None else load_report_key(args.report_key, trust, home)
     needles = None if args.needles is None else _needles(args.needles)
     now = time.time_ns() // 1000
     also, manifests = tuple(args.also), tuple(args.manifest)
     with _ended_in_order(), told_on(sys.stderr) as tell:
-        places = Places(home, args.log, also, manifests, args.state, args.receipts, tell, cores())
+        places = Places(home, args.log, also, manifests, args.state, args.receipts, tell, cores(), args.pages)
         audited = audit(places, Asked(trust, now), tenant=args.tenant, needles=needles)
     outcome = merge([audited.outcome, Outcome(not_checked=() if note is None else (note,))])
     made_at = datetime.fromtimestamp(now // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -158,6 +166,7 @@ def _require_together(args: argparse.Namespace) -> None:
         "tenant",
         "needles",
         "also",
+        "pages",
         "manifest",
         "report",
         "report_key",

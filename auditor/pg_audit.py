@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from auditor.checks import check_store
+from auditor.checks_pg_pages import check_pg_pages, gone_of
 from auditor.exhibits import Exhibits, exhibits_of_store
 from auditor.findings import Note, Outcome
 from auditor.pg_copy import copy_database
@@ -21,22 +22,36 @@ if TYPE_CHECKING:
 
 _NOT_LOOKED_AT: Final = (
     ("word index", "which facts are found by which words: the index of a database is of keyed hashes"),
-    ("database pages", "dead rows and free space of the tables and indexes of the database"),
+    (
+        "database indexes",
+        "dead entries and free space of the indexes of the database, which are of keyed hashes",
+    ),
     ("database log", "the write-ahead log, standbys, archives and backups of the database"),
     ("guard keys", "keys of tenants' hashes, which are rows of the database"),
+)
+_NO_PAGES: Final = Note(
+    "database pages", "dead rows and free space of the tables: give --pages with a connection of a superuser"
 )
 
 
 def audit_database(
-    home: Path, dsn: str, log: AuditedLog, asked: Asked, tenant: str | None, held: Sequence[Held]
+    home: Path,
+    dsn: str,
+    log: AuditedLog,
+    asked: Asked,
+    tenant: str | None,
+    held: Sequence[Held],
+    pages: str | None,
 ) -> tuple[list[Outcome], Exhibits]:
-    """The outcomes of every check of rows that knows no pages, and what they have to show."""
+    """The outcomes of every check of rows, of pages where `pages` connects to them, and what they have to show."""
     with copy_database(home, dsn) as copy:
+        gone = gone_of(copy)
         rows = replace(read_rows(copy, tenant), many_writers=True)
     verified = log.verified
     cosigned_at = max((each.timestamp for each in verified.cosignatures), default=None) if verified else None
     outcome, statements = check_store(rows, log.files, log.entries, cosigned_at, asked)
     outcomes = [outcome, *_promises(held, log, rows, asked)]
+    outcomes.append(Outcome(not_checked=(_NO_PAGES,)) if pages is None else check_pg_pages(pages, dsn, gone))
     outcomes.append(Outcome(not_checked=tuple(Note(name, text) for name, text in _NOT_LOOKED_AT)))
     root = b"" if verified is None else verified.checkpoint.root
     return outcomes, exhibits_of_store(rows, statements, log.files, root, asked.trust.policy)

@@ -40,7 +40,7 @@ _TABLES: Final[Mapping[str, str]] = {
     "idempotency": "id, tenant, seq, body_tag, answer",
     "tokens": "id, tenant, target",
     "erasures": "number, tenant, request, state, tombstone, detail, manifest",
-    "openings": "id, tenant, seq, recipient, kind",
+    "openings": "id, tenant, seq, recipient, kind, given_at",
     "backups": "number, last_seq, made_at, expires_at",
     "grants": "seq, tenant, owner_tag, reader_tag",
     "vectors": "seq",

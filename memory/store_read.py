@@ -241,12 +241,8 @@ class Snapshot:
 
     def is_partly_hidden(self, tenant_id: int, key_tag: bytes) -> bool:
         """Whether a fact of a key was ended by a statement which is erased since, or is under a legal hold."""
-        row = self.one(
-            "SELECT 1 FROM facts WHERE tenant = ? AND key_tag = ? AND (end_erased OR on_hold) LIMIT 1",
-            tenant_id,
-            key_tag,
-        )
-        return row is not None
+        hidden = "SELECT 1 FROM facts WHERE tenant = ? AND key_tag = ? AND (end_erased OR on_hold) LIMIT 1"
+        return self.one(hidden, tenant_id, key_tag) is not None
 
     def story_of_key(self, tenant_id: int, key_tag: bytes) -> tuple[EventRow, ...]:
         """The writes of a key and whatever acted on them, directly or through what is erased, in order."""

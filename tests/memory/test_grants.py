@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
-from memory import cli, vfs
+from memory import cli
 from memory.batch import run_batch
 from memory.principal import make_principal, narrowed, with_all_scopes
 from memory.service import Memory
@@ -202,12 +201,10 @@ def test_a_row_that_was_altered_grants_nothing(home: Home, owner: Memory, ids: d
     home.memory(READER).remember("a fact of the reader")
     spy = with_all_scopes(make_principal("acme", "spy", "x"))
     home.memory(spy).remember("a fact of the spy")
-    home.close()
-    connection = apsw.Connection(str(home.path / "store.db"), vfs=vfs.register())
-    connection.execute(
-        "UPDATE grants SET reader_tag = (SELECT agent_tag FROM facts ORDER BY seq DESC LIMIT 1)"
-    )
-    connection.close()
+    with home.parts().store.write_whole() as txn:
+        txn.connection.execute(
+            "UPDATE grants SET reader_tag = (SELECT agent_tag FROM facts ORDER BY seq DESC LIMIT 1)"
+        )
     for principal in (spy, READER):
         with pytest.raises(RefusedError):
             home.memory(principal).get("jam/kind", owner="owner")

@@ -118,13 +118,13 @@ def test_a_token_ends_when_it_expires(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
-    ["scopes = 255", "expires_at = NULL", "number = randomblob(16)", "sealed = zeroblob(284)"],
+    ("column", "value"),
+    [("scopes", 255), ("expires_at", None), ("number", bytes(range(16))), ("sealed", bytes(284))],
 )
-def test_a_row_that_somebody_changed_opens_nothing(home: Home, change: str) -> None:
+def test_a_row_that_somebody_changed_opens_nothing(home: Home, column: str, value: object) -> None:
     token = make(home, scopes=frozenset({"memory:read"}), expires_at=home.clock() + HOUR)
     with home.parts().store.write() as txn:
-        txn.connection.execute(f"UPDATE access SET {change}")
+        txn.connection.execute(f"UPDATE access SET {column} = ?", (value,))
     refuses(home, token)
 
 

@@ -29,7 +29,7 @@ PURE = {
     " mcp_lines mcp_tools provenance_text diagnosis json_documents http_routes http_schemas http_paging"
     " http_route http_erasure_routes json_comments"
     " mcp_arguments mcp_ask mcp_cursor mcp_view rank search_forms vectors pg_dialect",
-    "auditor": "checks encodings erasure erasure_states manifest_heads manifests report exhibits page_map"
+    "auditor": "checks encodings erasure erasure_states pg_pages manifest_heads manifests report exhibits page_map"
     " report_html report_cards report_svg"
     " report_style report_words report_cose states monitor",
 }

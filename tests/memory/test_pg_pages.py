@@ -1,0 +1,149 @@
+"""The audit's probe of pages, on a real server: what an erasure took is gone from them, and what is not is seen."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from postgres_server import Server, pg_home
+from ticking import Clock
+
+from auditor.audit import Places, audit
+from auditor.evidence import Asked
+from memory import cli, pg_vacuum, wiring
+from memory.model import Principal
+from memory.principal import make_principal, with_all_scopes
+
+pytestmark = pytest.mark.postgres
+
+
+def owner() -> Principal:
+    return with_all_scopes(make_principal("default", "default", "desk"))
+
+
+@pytest.fixture
+def home(postgres: Server, tmp_path: Path, clock: Clock) -> Iterator[wiring.Home]:
+    # An audit by command goes by the time that it is.
+    clock.now = time.time_ns() // 1000 - 60_000_000
+    with pg_home(postgres, tmp_path / "home", clock) as opened:
+        yield opened
+    postgres.drop_databases()
+
+
+def name_of(home: wiring.Home) -> str:
+    return str(psycopg.conninfo.conninfo_to_dict(home.config.database or "")["dbname"])
+
+
+def admin_of(server: Server, home: wiring.Home, user: str = "postgres") -> str:
+    return server.dsn(name_of(home), user)
+
+
+def probed(home: wiring.Home, pages: str | None) -> Any:
+    """What an audit says, with that connection."""
+    asked = Asked(home.trust(), home.clock())
+    return audit(Places(home.path, pages=pages), asked, tenant=None, needles=None).outcome
+
+
+def codes(outcome: Any) -> set[tuple[str, str]]:
+    return {(one.code, one.where) for one in outcome.findings}
+
+
+def counted(outcome: Any, begins: str) -> int:
+    (count,) = [note.count for note in outcome.checked if note.text.startswith(begins)]
+    return int(count)
+
+
+def live_and_erase(home: wiring.Home) -> None:
+    me = home.memory(owner())
+    me.remember("something else", key="other", value="1", subject="Xaver")
+    me.remember("and a second", key="second", value="2", subject="Ida")
+    # The last lies in front of its page, where a vacuum moves nothing over it.
+    me.remember("Otto wohnt in Xanten", key="otto", value="Xanten", subject="Otto")
+    answer = me.forget(subject="Otto", confirm=me.forget_preview(subject="Otto")["confirm"])
+    assert answer["erased"] == 1
+
+
+def test_pages_are_looked_at_and_what_came_back_is_found(home: wiring.Home, postgres: Server) -> None:
+    admin = admin_of(postgres, home)
+    with postgres.connect(name_of(home)) as connection:
+        connection.execute("CREATE EXTENSION pageinspect")
+    live_and_erase(home)
+    before = probed(home, None)
+    assert codes(before) == set()
+    assert "database pages" in {note.check for note in before.not_checked}
+
+    outcome = probed(home, admin)
+    assert codes(outcome) == set()
+    assert "database pages" not in {note.check for note in outcome.not_checked}
+    assert counted(outcome, "pages of the tables") > 5
+    assert counted(outcome, "rows planted") == 2
+    # The boxes are sealed under a key that is gone, and their bytes stay until others take the place.
+    assert counted(outcome, "places of erased records") > 0
+
+    with postgres.connect(name_of(home)) as connection:
+        # As a node would that put rows back, and took them away as a plain delete does.
+        for columns, table in (("seq, wrapped", "content_keys"), ("seq, content, salt", "content_boxes")):
+            values = "3, '\\x0102'" + (", '\\x03'" if table == "content_boxes" else "")
+            connection.execute(f"INSERT INTO muniment.{table} (tenant, {columns}) VALUES (1, {values})")
+            connection.execute(f"DELETE FROM muniment.{table} WHERE tenant = 1 AND seq = 3")
+    rows = {("RESIDUE_ROW", "database content_keys"), ("RESIDUE_ROW", "database content_boxes")}
+    assert codes(probed(home, None)) == set()
+    assert codes(probed(home, admin)) == rows
+    with postgres.connect(name_of(home)) as connection:
+        connection.execute("VACUUM muniment.content_keys, muniment.content_boxes")
+    assert codes(probed(home, admin)) == {("RESIDUE_FREE_SPACE", "database content_keys")}
+    with postgres.connect(name_of(home)) as connection:
+        connection.execute("VACUUM FULL muniment.content_keys")
+    assert codes(probed(home, admin)) == set()
+
+
+def test_where_it_may_not_look_the_audit_shows_nothing(
+    home: wiring.Home, postgres: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    live_and_erase(home)
+
+    def why(pages: str) -> str:
+        (finding,) = probed(home, pages).findings
+        assert (finding.code, finding.where) == ("CONTROL_FAILED", "database pages")
+        return str(finding.what)
+
+    assert "no superuser" in why(admin_of(postgres, home, "muniment"))
+    assert "no extension pageinspect" in why(admin_of(postgres, home))
+    assert "another database" in why(postgres.dsn("postgres", "postgres"))
+    told = ["audit", "--home", str(home.path), "--json"]
+    assert cli.main([*told, "--pages", admin_of(postgres, home)]) == 1
+    assert json.loads(capsys.readouterr().out)["verdict"] == "inconclusive"
+    assert cli.main([*told, "--pages", "host=127.0.0.1 port=1 dbname=x"]) == 3
+    plain = tmp_path / "plain"
+    shutil.copytree(home.path, plain)
+    config = (plain / "config.toml").read_text()
+    (plain / "config.toml").write_text("\n".join(x for x in config.splitlines() if "database" not in x))
+    assert cli.main(["audit", "--home", str(plain), "--pages", admin_of(postgres, home)]) == 2
+
+
+def test_a_page_that_somebody_reads_keeps_its_dead_rows_and_the_vacuum_says_so(
+    home: wiring.Home, postgres: Server
+) -> None:
+    live_and_erase(home)
+
+    def left() -> int:
+        with postgres.connect(name_of(home), "muniment") as connection:
+            connection.execute("SET search_path = muniment")
+            return pg_vacuum.vacuum(connection)
+
+    with postgres.connect(name_of(home)) as connection, postgres.connect(name_of(home)) as reader:
+        assert left() == 0
+        connection.execute("DELETE FROM muniment.content_boxes WHERE seq = 2")
+        # It sees the row no more, and holds the page of another.
+        reader.execute("BEGIN")
+        reader.execute("DECLARE held CURSOR FOR SELECT ctid FROM muniment.content_boxes")
+        assert reader.execute("FETCH 1 FROM held").fetchall()
+        assert left() > 0
+        reader.execute("ROLLBACK")
+        assert left() == 0
