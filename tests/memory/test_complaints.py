@@ -141,6 +141,11 @@ def test_a_request_that_is_sent_again_is_one_fact(ask: Checked) -> None:
     assert [ask("remember", **given)["id"] for _ in range(3)] == [first["id"]] * 3
     assert ask.code("remember", **{**given, "text": "my name is Bob"}) == "idempotency_conflict"
     assert len(ask("history", key="me/name")["facts"]) == 1
+    # Also when it comes late: as a new write it would be refused by now.
+    ask("remember", text="my name is Ada", key="me/name", value="Ada")
+    late = ask("remember", **given)
+    assert (late["outcome"], late["id"]) == (first["outcome"], first["id"])
+    assert len(ask("history", key="me/name")["facts"]) == 2
 
 
 def test_scripts_without_spaces_are_found(ask: Checked) -> None:
