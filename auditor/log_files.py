@@ -1,10 +1,11 @@
-"""The public files of a log, in a folder or behind a URL, for the checks to read."""
+"""The public files of a log, in a folder, in a bucket or behind a URL, for the checks to read."""
 
 from __future__ import annotations
 
 import os
 import stat
 import time
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,9 +60,37 @@ def url_files(url: str) -> Iterator[LogFiles]:
         reader.close()
 
 
-def _read(folder: Path, path: str) -> bytes | None:
+def place_in_settings(home: Path, name: str) -> str | None:
+    """Where the settings of a home say that something is; None if they say nothing of it."""
+    try:
+        config = tomllib.loads((home / "config.toml").read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return None
+    found = config.get(name)
+    return found if isinstance(found, str) else None
+
+
+def bucket_files(url: str) -> LogFiles:
+    """The files of a log in a bucket of an object store. Each is read when it is asked for."""
+    from tlog.bucket import open_bucket
+
+    bucket = open_bucket(url)
+
+    def read(path: str) -> bytes | None:
+        _require_within(path)
+        stood = bucket.get(path)
+        return None if stood is None or len(stood.data) > MAX_FILE_BYTES else stood.data
+
+    return LogFiles(read, tuple(sorted(bucket.names(""))))
+
+
+def _require_within(path: str) -> None:
     if any(part in ("", ".", "..") for part in path.split("/")):
         raise MalformedError("expected a path within the log")
+
+
+def _read(folder: Path, path: str) -> bytes | None:
+    _require_within(path)
     descriptor = _open(folder, path)
     if descriptor is None:
         return None

@@ -6,7 +6,6 @@ Only what a transaction sees is copied: dead rows, indexes, the write-ahead log 
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ import apsw
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from auditor.log_files import place_in_settings
 from tlog import cbor
 from tlog.errors import MalformedError, RefusedError, UnavailableError
 from tlog.keys import load_secret
@@ -40,7 +40,7 @@ _TABLES: Final[Mapping[str, str]] = {
     "idempotency": "id, tenant, seq, body_tag, answer",
     "tokens": "id, tenant, target",
     "erasures": "number, tenant, request, state, tombstone, detail, manifest",
-    "openings": "id, tenant, seq, recipient, kind",
+    "openings": "id, tenant, seq, recipient, kind, given_at",
     "backups": "number, last_seq, made_at, expires_at",
     "grants": "seq, tenant, owner_tag, reader_tag",
     "vectors": "seq",
@@ -55,12 +55,7 @@ _BOXES: Final = """
 
 def database_of(home: Path) -> str | None:
     """The settings of the connection to the database of a home; None where its store is a file."""
-    try:
-        config = tomllib.loads((home / "config.toml").read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
-        return None
-    found = config.get("database")
-    return found if isinstance(found, str) else None
+    return place_in_settings(home, "database")
 
 
 @contextmanager

@@ -52,6 +52,7 @@ _SETTINGS: Final = frozenset(
         "semantic_model",
         "database",
         "database_copies",
+        "log_storage",
     }
 )
 """Those of docs/formats/home.md."""
