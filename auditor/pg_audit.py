@@ -23,7 +23,10 @@ _NOT_LOOKED_AT: Final = (
     ("word index", "which facts are found by which words: the index of a database is of keyed hashes"),
     ("database pages", "dead rows and free space of the tables and indexes of the database"),
     ("database log", "the write-ahead log, standbys, archives and backups of the database"),
-    ("log notes", "what the log keeps to itself in the database: heads that it has signed, and staged entries"),
+    (
+        "log notes",
+        "what the log keeps to itself in the database: heads that it has signed, and staged entries",
+    ),
     ("guard keys", "keys of tenants' hashes, which are rows of the database"),
 )
 

@@ -14,6 +14,8 @@ import pytest
 from home_nodes import make_homes
 from storm import ROLES
 
+from auditor.audit import Places, audit
+from auditor.evidence import Asked
 from memory import key_rotation, mirroring, succession, wiring
 from memory.config import format_config, parse_config
 from memory.principal import owner_from_environment
@@ -71,6 +73,9 @@ def test_what_one_node_writes_the_other_publishes_proves_and_erases(homes: list[
     size = second.publish()["size"]
     log = first.log()
     assert (log.head().size, fsck(log.public, log.private).size) == (size, size)
+    clean = audit(Places(first.path), Asked(first.trust(), first.clock()), tenant=None, needles=None)
+    assert clean.outcome.findings == ()
+    assert clean.verified is not None and clean.verified.checkpoint.size == size
     # Nothing of the log lies in the folder of a node.
     for home in homes:
         assert [
