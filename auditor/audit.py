@@ -34,8 +34,7 @@ from auditor.home_files import Belongs, check_guard_keys, check_home_files, size
 from auditor.kept import keep_verified
 from auditor.key_lists import check_key_lists
 from auditor.log_files import FOLDER, url_files
-from auditor.manifests import FOLDER as MANIFESTS
-from auditor.manifests import decode_manifest
+from auditor.manifest_given import compare_given
 from auditor.monitor_state import earlier_heads
 from auditor.opening import Opening
 from auditor.own_heads import check_own_heads, read_own_heads
@@ -178,7 +177,7 @@ def _audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequenc
         outcomes.append(check_stale_tiles(log.files, log.entries, sizes))
         if needles is not None:
             outcomes.append(check_confirmable(log.entries, needles))
-        outcomes += [_compare_given(path, log.files) for path in places.manifests]
+        outcomes += [compare_given(path, log.files) for path in places.manifests]
     if log.verified is not None:
         heads = (*earlier, *exhibits.heads, head_of(log.verified, "checkpoint"))
         exhibits = replace(exhibits, heads=heads)
@@ -385,19 +384,3 @@ def _check_soundness(connection: apsw.Connection) -> Outcome:
         for row in unknown_tables(connection)
     ]
     return Outcome(tuple(findings), (Note("soundness", "SQLite's own check of tables against indexes"),))
-
-
-def _compare_given(path: Path, files: LogFiles) -> Outcome:
-    """A manifest that somebody was given, against the one that the log has under its number."""
-    try:
-        data = path.read_bytes()
-        manifest = decode_manifest(data)
-    except OSError:
-        raise MalformedError("expected a manifest that can be read") from None
-    except MalformedError as error:
-        raise MalformedError(f"expected a file that is a manifest: {error.message}") from None
-    where = f"log {MANIFESTS}{manifest.number}.cose"
-    if files.read(f"{MANIFESTS}{manifest.number}.cose") == data:
-        return Outcome(checked=(Note("manifest", "given manifest that the log has, byte for byte", 1),))
-    what = "The manifest that was given is not the one that the log has under its number."
-    return Outcome((Finding("MANIFEST_ALTERED", where, what),))

@@ -16,8 +16,9 @@ from auditor import checks_log
 from auditor.evidence import Asked, Entries, LogFiles, Span
 from auditor.findings import Finding, Note, Outcome, merge
 from auditor.kept import Before, load_verified
-from auditor.log_files import FOLDER, folder_files
+from auditor.log_files import FOLDER, bucket_files, folder_files
 from auditor.manifests import FOLDER as MANIFESTS
+from auditor.settings import place_in_settings
 from auditor.state import check_gone, check_head
 from tlog.errors import Error
 from tlog.note import VerifierKey
@@ -40,7 +41,10 @@ class AuditedLog:
 
 
 def logs_of_home(home: Path) -> list[tuple[str, LogFiles]]:
-    """Name and files of each log of a home, the oldest first."""
+    """Name and files of each log of a home, the oldest first; of the one in a bucket, if the settings name that."""
+    bucket = place_in_settings(home, "log_storage")
+    if bucket is not None:
+        return [(FOLDER, bucket_files(bucket))]
     names = [FOLDER]
     while len(names) < MAX_LOGS and (home / f"{FOLDER}-{len(names) + 1}").is_dir():
         names.append(f"{FOLDER}-{len(names) + 1}")

@@ -1,4 +1,4 @@
-"""The public files of a log, in a folder or behind a URL, for the checks to read."""
+"""The public files of a log, in a folder, in a bucket or behind a URL, for the checks to read."""
 
 from __future__ import annotations
 
@@ -59,9 +59,27 @@ def url_files(url: str) -> Iterator[LogFiles]:
         reader.close()
 
 
-def _read(folder: Path, path: str) -> bytes | None:
+def bucket_files(url: str) -> LogFiles:
+    """The files of a log in a bucket of an object store. Each is read when it is asked for."""
+    from tlog.bucket import open_bucket
+
+    bucket = open_bucket(url)
+
+    def read(path: str) -> bytes | None:
+        _require_within(path)
+        stood = bucket.get(path)
+        return None if stood is None or len(stood.data) > MAX_FILE_BYTES else stood.data
+
+    return LogFiles(read, tuple(sorted(bucket.names(""))))
+
+
+def _require_within(path: str) -> None:
     if any(part in ("", ".", "..") for part in path.split("/")):
         raise MalformedError("expected a path within the log")
+
+
+def _read(folder: Path, path: str) -> bytes | None:
+    _require_within(path)
     descriptor = _open(folder, path)
     if descriptor is None:
         return None

@@ -27,6 +27,10 @@ _NOT_LOOKED_AT: Final = (
         "dead entries and free space of the indexes of the database, which are of keyed hashes",
     ),
     ("database log", "the write-ahead log, standbys, archives and backups of the database"),
+    (
+        "log notes",
+        "what the log keeps to itself in the database: heads that it has signed, and staged entries",
+    ),
     ("guard keys", "keys of tenants' hashes, which are rows of the database"),
 )
 _NO_PAGES: Final = Note(

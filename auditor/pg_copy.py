@@ -15,7 +15,7 @@ import apsw
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from auditor.settings import settings_of
+from auditor.settings import place_in_settings
 from tlog import cbor
 from tlog.errors import MalformedError, RefusedError, UnavailableError
 from tlog.keys import load_secret
@@ -55,8 +55,7 @@ _BOXES: Final = """
 
 def database_of(home: Path) -> str | None:
     """The settings of the connection to the database of a home; None where its store is a file."""
-    found = (settings_of(home) or {}).get("database")
-    return found if isinstance(found, str) else None
+    return place_in_settings(home, "database")
 
 
 @contextmanager

@@ -53,6 +53,7 @@ _SETTINGS: Final = frozenset(
         "semantic_model",
         "database",
         "database_copies",
+        "log_storage",
     }
 )
 """Those of docs/formats/home.md."""
@@ -188,6 +189,12 @@ def settings_of(home: Path) -> dict[str, Any] | None:
         return None if data is None else tomllib.loads(data.decode("utf-8"))
     except (ValueError, RecursionError):
         return None
+
+
+def place_in_settings(home: Path, name: str) -> str | None:
+    """Where the settings of a home say that something is; None if they say nothing of it."""
+    found = (settings_of(home) or {}).get(name)
+    return found if isinstance(found, str) else None
 
 
 def _read(path: Path) -> bytes | None:

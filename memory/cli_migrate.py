@@ -23,8 +23,10 @@ def run_command(args: argparse.Namespace) -> int:
     """Moves the store, or says what it would do."""
     from memory import wiring
     from memory.config import require_no_password
+    from memory.engines import require_postgres
 
     require_no_password(args.database)
+    require_postgres()
     if args.dry_run:
         from memory.pg_schema import plan
 

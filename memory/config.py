@@ -27,7 +27,7 @@ SEMANTICS: Final = ("off", "wordllama", "endpoint")
 DEFAULT_GUARD: Final = "on"
 DEFAULT_MERGE_DELAY_SECONDS: Final = 86_400
 DEFAULT_WITHHELD_RETENTION: Final = "30d"
-_PASSWORD: Final = re.compile(r"password|://[^/@]*:[^/@]*@", re.IGNORECASE)
+_PASSWORD: Final = re.compile(r"(?:password|secret)\s*=|://[^/@]*:[^/@]*@", re.IGNORECASE)
 _MAX_SECONDS: Final = 1 << 40
 _MAX_NAME_CHARACTERS: Final = 255
 # Settings without which a file says the same.
@@ -215,7 +215,10 @@ def _database(fields: Mapping[str, Any]) -> str | None:
 
 def require_no_password(database: str) -> None:
     """Returns if the settings of a connection have no password in them: it would go wherever the settings go."""
-    if _PASSWORD.search(database):
+    from urllib.parse import unquote
+
+    # Of an address libpq reads the names of settings, too, with what is escaped in them put back.
+    if any(map(_PASSWORD.search, (database, unquote(database)))):
         raise MalformedError(
             "expected a database without its password: PGPASSFILE, PGSERVICEFILE or PGPASSWORD has that",
             code="password_in_settings",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from memory import doctor_log, doctor_store, wiring
 from memory.diagnosis import Finding, fail, ok, skipped, warn
+from memory.engines import require_postgres
 from memory.layout import STORE, home_path, require_home, require_private
 from tlog.errors import Error
 
@@ -71,6 +72,7 @@ def _checks(deep: bool, in_database: bool) -> tuple[tuple[str, Callable[[Home], 
 
 
 def _database(home: Home) -> Iterator[Finding]:
+    require_postgres()
     from memory.doctor_pg import examine as examine_database
 
     return examine_database(home)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memory.diagnosis import Finding, fail, ok, warn
 from memory.pg_connection import connect, translated
-from memory.pg_schema import require_server, require_version
+from memory.pg_schema import require_server, require_version, require_walls
 
 if TYPE_CHECKING:
     import psycopg
@@ -43,9 +43,11 @@ def examine(home: Home) -> Iterator[Finding]:
         with translated():
             require_server(connection)
             require_version(connection)
+            require_walls(connection)
             version = connection.execute("SHOW server_version").fetchone()
             yield ok(
-                "store", f"PostgreSQL {version[0] if version else ''}: role and schema are as they have to be"
+                "store",
+                f"PostgreSQL {version[0] if version else ''}: role, schema and policies are as they have to be",
             )
             settings = {name: _show(connection, name) for name in _SETTINGS}
             yield from _durable(settings)

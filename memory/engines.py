@@ -15,12 +15,9 @@ if TYPE_CHECKING:
 def open_engine(home: Path, database: str | None) -> Store:
     """The store of a home, opened; `database` are the settings of the connection, None for the file store.db."""
     if database is not None:
-        try:
-            from memory.pg_store import open_pg_store
-        except ImportError:
-            raise UnavailableError(
-                "a store on PostgreSQL needs the extra muniment[postgres]", code="extra_missing"
-            ) from None
+        require_postgres()
+        from memory.pg_store import open_pg_store
+
         if (home / STORE).exists():
             raise UnavailableError(
                 "a move of the store to the database was cut short: muniment migrate goes on with it",
@@ -34,6 +31,16 @@ def open_engine(home: Path, database: str | None) -> Store:
     require_store(home)
     make_private_file(home / STORE)
     return open_store(home / STORE, Vault(home / KEYS))
+
+
+def require_postgres() -> None:
+    """Returns if the client of PostgreSQL is installed; UnavailableError with code `extra_missing` if not."""
+    try:
+        import psycopg  # noqa: F401
+    except ImportError:
+        raise UnavailableError(
+            "a store on PostgreSQL needs the extra: pip install 'muniment[postgres]'", code="extra_missing"
+        ) from None
 
 
 def require_file_store(database: str | None, what: str) -> None:

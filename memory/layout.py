@@ -16,11 +16,21 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from memory.config import Config, Guard, format_config, new_config, random_origin, require_no_password
+from memory.config import (
+    Config,
+    Guard,
+    format_config,
+    new_config,
+    parse_config,
+    random_origin,
+    require_no_password,
+)
 from memory.home_names import (
     CHECKPOINT,
     CONFIG,
@@ -127,6 +137,7 @@ def make_home(
         made_at = int(time.time()) if created_at is None else created_at
         settings = new_config(signer.verifier_key.name, guard, made_at)
         config = replace(settings, database=database, log_storage=log_storage)
+        parse_config(format_config(config))
         from memory.key_list import first_key_list
 
         files.replace(KEY_LIST, first_key_list(folder, config))
@@ -134,6 +145,16 @@ def make_home(
         write_policy(files, folder, config, own_policy(text, signer.verifier_key.vkey))
         files.replace(CONFIG, format_config(config))
         return True
+
+
+@contextmanager
+def unfinished_if_it_fails(folder: Path) -> Iterator[None]:
+    """Has a home that was just made be none if the block fails: the next attempt makes it, with the keys it has."""
+    try:
+        yield
+    except BaseException:
+        DirectoryStorage(folder).remove([CONFIG])
+        raise
 
 
 def _require_no_other_files(folder: Path) -> None:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from memory.engines import require_postgres
 from tlog.errors import MalformedError, UnavailableError
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Link:
 
         What it was to write may then have been written.
         """
+        require_postgres()
         import psycopg
 
         connection = self._take()
@@ -73,12 +75,8 @@ class Link:
 
 
 def _connect(dsn: str) -> psycopg.Connection[Any]:
-    try:
-        import psycopg
-    except ImportError:
-        raise MalformedError(
-            "a shared log needs the extra: pip install 'muniment[postgres]'", code="extra_missing"
-        ) from None
+    import psycopg
+
     try:
         connection = psycopg.connect(
             dsn,

@@ -7,6 +7,7 @@ policy `whole`    the role `muniment_whole` sees all: taken for the few things t
 
 from __future__ import annotations
 
+import re
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,6 +40,14 @@ DEFAULT_PARTITIONS: Final = 16
 _MIGRATION_LOCK: Final = 0x4D554E49_00000001
 _OLDEST: Final = 150000
 _OWN: Final = "tenant = nullif(current_setting('muniment.tenant', true), '')::bigint"
+
+_POLICIES: Final = """
+    SELECT polname, pg_get_expr(polqual, polrelid), relrowsecurity AND relforcerowsecurity,
+           polpermissive AND polcmd = '*' AND polwithcheck IS NULL,
+           polroles = CASE polname WHEN 'own' THEN ARRAY[0]::oid[]
+                      ELSE ARRAY(SELECT oid FROM pg_roles WHERE rolname = %s) END
+    FROM pg_policy JOIN pg_class ON pg_class.oid = polrelid WHERE polrelid = to_regclass(%s)
+"""
 
 
 def ensure_schema(dsn: str, partitions: int = DEFAULT_PARTITIONS) -> None:
@@ -140,6 +149,27 @@ def require_server(connection: psycopg.Connection[Any]) -> None:
             f"expected the database role to take {WHOLE} only where it asks for it (ALTER ROLE … NOINHERIT)",
             code="role_unsafe",
         )
+
+
+def require_walls(connection: psycopg.Connection[Any]) -> None:
+    """Returns if the policies of every table are switched on, also for its owner, and are ours and no others.
+
+    RefusedError with code `policies_changed` if an administrator had some of it otherwise.
+    """
+    for table in PARTITIONED:
+        found = connection.execute(_POLICIES, (WHOLE, f"{SCHEMA}.{table}")).fetchall()
+        told = {(name, _spelled(said), *rest) for name, said, *rest in found}
+        if told != {("own", _spelled(_OWN), True, True, True), ("whole", "true", True, True, True)}:
+            raise RefusedError(
+                f"expected the policies of {SCHEMA}.{table} to be those that muniment init makes, switched on and"
+                " forced: without them nothing but our SQL keeps tenants apart",
+                code="policies_changed",
+            )
+
+
+def _spelled(expression: str) -> str:
+    """An expression without what the server adds when it repeats one."""
+    return re.sub(r"::text|[\s()]", "", expression).lower()
 
 
 def require_version(connection: psycopg.Connection[Any]) -> None:

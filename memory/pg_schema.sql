@@ -116,7 +116,7 @@ CREATE INDEX facts_text ON facts (tenant, text_tag, seq);
 CREATE INDEX facts_agent ON facts (tenant, agent_tag, status, seq);
 
 -- Which fact has which word, as keyed hashes: rows, and no tsvector, so that the policies hold for the index, too,
--- and a vacuum leaves nothing of a word (docs/decisions/0126).
+-- and a vacuum leaves nothing of a word (docs/decisions/0106).
 CREATE TABLE words (
   tenant bigint NOT NULL,
   term bigint NOT NULL,                 -- of a keyed hash of (agent, stem)

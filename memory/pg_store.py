@@ -107,7 +107,11 @@ class PgStore(Store):
     def _writing(self, begin: str, whole: bool) -> Iterator[Txn]:
         with self._borrowed(begin, whole) as raw:
             yield PgTxn(PgConnection(raw), self.vault, self.keeps_now(), whole)
-            raw.execute("COMMIT")
+            if raw.execute("COMMIT").statusmessage != "COMMIT":
+                # A statement of it failed, and nobody minded: the server has then undone all of it.
+                raise UnavailableError(
+                    "the transaction was undone; nothing was stored", code="busy", retry_after_seconds=1
+                )
 
     @contextmanager
     def _reading(self, whole: bool) -> Iterator[Snapshot]:
@@ -158,6 +162,7 @@ class PgStore(Store):
             with translated():
                 pg_schema.require_server(connection)
                 pg_schema.require_version(connection)
+                pg_schema.require_walls(connection)
         finally:
             connection.close()
 

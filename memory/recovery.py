@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tlog import cbor
+from tlog.errors import UnavailableError
 
 if TYPE_CHECKING:
     from memory.parts import Parts
@@ -17,11 +18,21 @@ LAST_MANIFEST: Final = "erasure.manifest"
 
 
 def needs_recovery(parts: Parts) -> bool:
-    """Whether an erasure is executing, or the last manifest does not lie beside the tiles."""
+    """Whether an erasure is executing, or the last manifest does not lie beside the tiles.
+
+    Where a bucket does not answer, the next opening looks for the manifest: what is written meanwhile needs no bucket.
+    """
     with parts.store.read() as view:
         executing = bool(view.meta(EXECUTING))
         last, _ = last_manifest(view)
-    return executing or (last > 0 and not parts.home.has_public_file(manifest_path(last)))
+    if executing or last == 0:
+        return executing
+    try:
+        return not parts.home.has_public_file(manifest_path(last))
+    except UnavailableError:
+        if parts.home.config.log_storage is None:
+            raise
+        return False
 
 
 def recover_if_needed(parts: Parts) -> None:

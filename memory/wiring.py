@@ -33,6 +33,7 @@ from memory.layout import (
     own_policy,
     require_home,
     require_private,
+    unfinished_if_it_fails,
     write_policy,
     write_trust,
 )
@@ -349,11 +350,11 @@ def init_home(
     resolved = resolve_guard(guard, None)
     if not make_home(folder, origin, policy_text, resolved, database=database, log_storage=log_storage):
         raise RefusedError("expected a folder without a home in it; there is one already", code="home_exists")
-    home = open_home(folder)
-    if database is not None:
-        home.parts()  # makes the schema, or says why it cannot
-    if log_storage is not None:
-        home.log()
+    with unfinished_if_it_fails(folder):
+        home = open_home(folder)
+        if database is not None:
+            home.parts()  # makes the schema, or says why it cannot
+            home.log()  # tries the bucket, if there is to be one
     return home
 
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+import auditor.settings
 from auditor.settings import is_weaker
+from memory.config import Config
 from memory.model import SCOPES, Principal
 from memory.wiring import open_home
 from tlog.keys import make_cosigner_key
@@ -53,6 +55,10 @@ def test_a_setting_that_no_home_has_is_found(copy: Any) -> None:
         file.write('note = "zqxvsecret"\n')
     (found,) = copy.audit().outcome.findings
     assert (found.code, found.where) == ("RESIDUE_FILE", "config.toml")
+
+
+def test_every_setting_that_a_home_can_have_is_known() -> None:
+    assert {"version", *Config.__dataclass_fields__} == auditor.settings._SETTINGS
 
 
 def test_remarks_are_counted_and_not_repeated(copy: Any) -> None:

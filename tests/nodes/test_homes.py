@@ -14,11 +14,13 @@ import pytest
 from home_nodes import make_homes
 from storm import ROLES
 
+from auditor.audit import Places, audit
+from auditor.evidence import Asked
 from memory import key_rotation, mirroring, succession, wiring
 from memory.config import format_config, parse_config
 from memory.principal import owner_from_environment
-from tlog.bucket import open_bucket
-from tlog.errors import Error, MalformedError, RefusedError, VerificationError
+from tlog.bucket import ObstoreBucket, open_bucket
+from tlog.errors import Error, MalformedError, RefusedError, UnavailableError, VerificationError
 from tlog.fsck import fsck
 
 
@@ -71,11 +73,35 @@ def test_what_one_node_writes_the_other_publishes_proves_and_erases(homes: list[
     size = second.publish()["size"]
     log = first.log()
     assert (log.head().size, fsck(log.public, log.private).size) == (size, size)
+    clean = audit(Places(first.path), Asked(first.trust(), first.clock()), tenant=None, needles=None)
+    assert clean.outcome.findings == ()
+    assert clean.verified is not None and clean.verified.checkpoint.size == size
     # Nothing of the log lies in the folder of a node.
     for home in homes:
         assert [
             path for name in ("log", "log-state") for path in (home.path / name).rglob("*") if path.is_file()
         ] == []
+
+
+def test_a_node_that_is_opened_while_the_bucket_is_away_writes_all_the_same(
+    homes: list[wiring.Home], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = homes[0].memory(owner_from_environment({}))
+    ours.remember("Anna lives in Bern", key="anna/city", value="Bern", subject="Anna")
+    ours.forget(subject="Anna", confirm=ours.forget_preview(subject="Anna")["confirm"])
+
+    def away(*_: object) -> None:
+        raise UnavailableError("object store: did not answer", code="storage_failed")
+
+    with monkeypatch.context() as patch, wiring.open_existing_home(homes[1].path) as opened:
+        patch.setattr(ObstoreBucket, "get", away)
+        memory = opened.memory(owner_from_environment({}))
+        written = memory.remember("Otto lives in Ulm", key="otto/city", value="Ulm")
+        assert written["outcome"] == "stored"
+        with pytest.raises(UnavailableError):
+            opened.publish()
+    homes[0].publish()
+    assert ours.provenance(written["id"])["receipt"]["state"] == "logged"
 
 
 def test_what_is_not_there_yet_is_said(homes: list[wiring.Home], tmp_path: Path) -> None:

@@ -1,0 +1,136 @@
+"""How a home in a database begins: what is refused before there is one, and what a failed beginning leaves."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from postgres_server import Server, pg_home
+from ticking import Clock
+
+from auditor.audit import Places, audit
+from auditor.evidence import Asked
+from memory import cli, doctor, wiring
+from memory.layout import CONFIG
+from memory.principal import owner_from_environment
+from tlog.errors import Error, MalformedError, RefusedError, UnavailableError
+
+NOBODY = "host=127.0.0.1 port=1 dbname=nothing user=nobody"
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "host=h Password = 'hunter2'",
+        "host=h sslpassword=hunter2",
+        "host=h oauth_client_secret=hunter2",
+        "postgresql://me:hunter2@h/db",
+        "postgresql://me@h/db?pass%77ord=hunter2",
+    ],
+)
+def test_no_spelling_of_a_password_is_kept_or_repeated(tmp_path: Path, dsn: str) -> None:
+    with pytest.raises(MalformedError) as caught:
+        wiring.init_home(tmp_path / "home", database=dsn)
+    assert caught.value.code == "password_in_settings"
+    assert "hunter2" not in str(caught.value)
+    assert not (tmp_path / "home" / CONFIG).exists()
+
+
+def test_a_host_may_be_called_as_a_password_is(tmp_path: Path) -> None:
+    with pytest.raises(Error) as caught:
+        wiring.init_home(tmp_path / "home", database=f"{NOBODY} application_name=password")
+    assert caught.value.code == "database_unavailable"
+
+
+@pytest.mark.parametrize("dsn", [NOBODY, "no settings", "", "x" * 5000])
+def test_a_beginning_that_fails_leaves_no_home(tmp_path: Path, dsn: str) -> None:
+    folder = tmp_path / "home"
+    with pytest.raises(Error):
+        wiring.init_home(folder, database=dsn)
+    assert not (folder / CONFIG).exists()
+    key = (folder / "keys" / "log.key").read_bytes()
+    with wiring.init_home(folder) as home:
+        assert home.config.database is None
+    assert (folder / "keys" / "log.key").read_bytes() == key
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("doctor",),
+        ("status",),
+        ("log", "publish"),
+        ("audit",),
+        ("migrate", "--database", NOBODY),
+        ("migrate", "--database", NOBODY, "--dry-run"),
+    ],
+)
+def test_without_the_extra_each_command_names_it(
+    tmp_path: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    with wiring.init_home(tmp_path / "home") as home:
+        settings = home.path / CONFIG
+    settings.write_text(f'{settings.read_text()}database = "{NOBODY}"\n')
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "psycopg", None)
+        assert cli.main([*arguments, "--home", str(home.path)]) != 0
+    said = "".join(capsys.readouterr())
+    assert "muniment[postgres]" in said and "internal" not in said
+
+
+@pytest.fixture
+def home(postgres: Server, tmp_path: Path, clock: Clock) -> Iterator[wiring.Home]:
+    with pg_home(postgres, tmp_path / "home", clock) as opened:
+        yield opened
+    postgres.drop_databases()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE muniment.facts DISABLE ROW LEVEL SECURITY",
+        "ALTER TABLE muniment.words NO FORCE ROW LEVEL SECURITY",
+        "CREATE POLICY more ON muniment.events USING (true)",
+        "DROP POLICY own ON muniment.ledger",
+        "ALTER POLICY own ON muniment.facts USING (true)",
+        "ALTER POLICY whole ON muniment.facts TO public",
+    ],
+)
+def test_a_wall_that_was_taken_down_is_told(home: wiring.Home, postgres: Server, change: str) -> None:
+    def told() -> str:
+        return next(one.result for one in doctor.examine(home.path) if one.check == "store")
+
+    home.parts().store.require_promises()
+    assert told() == "ok"
+    database = str(psycopg.conninfo.conninfo_to_dict(home.config.database or "")["dbname"])
+    with postgres.connect(database) as connection:
+        connection.execute(change)
+    with pytest.raises(RefusedError) as caught:
+        home.parts().store.require_promises()
+    assert caught.value.code == "policies_changed"
+    assert told() == "fail"
+
+
+@pytest.mark.postgres
+def test_a_transaction_that_the_server_undid_is_not_told_as_stored(home: wiring.Home) -> None:
+    store = home.parts().store
+    with pytest.raises(UnavailableError) as caught, store.write() as txn, suppress(psycopg.Error):
+        txn.pg.run("SELECT 1 / 0")  # type: ignore[attr-defined]
+    assert caught.value.code == "busy"
+
+
+@pytest.mark.postgres
+def test_what_was_given_out_is_audited_as_well(home: wiring.Home) -> None:
+    me = home.memory(owner_from_environment({}))
+    written = me.remember("Anna lives in Bern", key="anna/city", value="Bern")
+    me.opening(written["id"])
+    home.publish()
+    outcome = audit(Places(home.path), Asked(home.trust(), home.clock()), tenant=None, needles=None).outcome
+    assert outcome.findings == ()
+    assert [note.count for note in outcome.checked if note.check == "given"] == [1]
