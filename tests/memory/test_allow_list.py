@@ -363,7 +363,7 @@ METHODS: Final[Mapping[str, Way]] = {
     "forget": Way(drive_forget, changes=True),
     "require_token": Way(drive_selecting("require_token", confirm="0" * 64), changes=True),
     "request": Way(drive_requests("request"), changes=True),
-    "manifest": Way(drive_requests("manifest")),
+    "manifest": Way(drive_requests("manifest"), changes=True),
     "forget_rest": Way(drive_requests("forget_rest", confirm="0" * 64), changes=True),
     "told": Way(drive_requests("told", recipients=["00" * 16]), changes=True),
     "deny": Way(drive_selecting("deny", code="legal_claims"), changes=True),
