@@ -140,6 +140,8 @@ _TALLY = pytest.StashKey[Tally]()
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_TALLY] = Tally()
     _trust_one_authority(config)
+    # Commands start as they do where they are installed: with bytecode, and not compiled anew each time.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def _trust_one_authority(config: pytest.Config) -> None:
