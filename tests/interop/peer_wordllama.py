@@ -47,7 +47,7 @@ def check_recall(bench: Bench, judge: Judge) -> None:
     script = Path(__file__).resolve().parent / "semanticcheck.py"
     found = json.loads(run([str(bench.tool), str(script), str(bench.folder / "home")], timeout=_SECONDS))
     judge.story(
-        f"R@10 of notes asked for in other words is {found['words']:.2f} by words, {found['meaning']:.2f} by meaning too",
+        f"R@10 of notes asked for otherwise is {found['words']:.2f} by words, {found['meaning']:.2f} by meaning too",
         {"four tenths more at least": found["meaning"] >= found["words"] + 0.4},
         {
             f"each fact with the vector of another, {found['mixed']:.2f}": found["mixed"]
