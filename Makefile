@@ -83,7 +83,7 @@ soak: $(READY)
 	test $(or $(SOAK_MINUTES),30) -lt 10 || \
 	  MUNIMENT_CRASH_ROUNDS=200 $(BIN)/python -m pytest tests/tlog/test_log_crash.py -k random
 	test $(or $(SOAK_MINUTES),30) -lt 60 || \
-	  MUNIMENT_ERASE_GRID=full $(BIN)/python -m pytest tests/memory/test_erase_grid.py tests/memory/test_erase_guess_force.py
+	  MUNIMENT_ERASE_GRID=full $(BIN)/python -m pytest tests/memory/test_erase_grid.py tests/memory/test_erase_guess_force.py tests/memory/test_erase_residue.py
 	test $(or $(SOAK_MINUTES),30) -lt 10 || \
 	  HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -o timeout=1800 \
 	    $(addprefix tests/memory/test_,stateful.py canon.py guard.py timeline.py)

@@ -29,6 +29,8 @@ from guessing import SALTS, Remains, birth_dates, content_hashes, keyed, names, 
 
 # Of ten digits: ten thousand numbers begin so, and in the whole grid a hundred thousand.
 PREFIX = "20255" if os.environ.get("MUNIMENT_ERASE_GRID") == "full" else "202550"
+# In a twin the first thousand of those show that the search finds what is there.
+FEW = PREFIX if os.environ.get("MUNIMENT_ERASE_GRID") == "full" else "2025507"
 PHONE, OLD_PHONE = "2025507143", "2025509217"
 BORN = "1971-03-14"
 DANA, REVIEWER = "Dana Scully", "Nia Kent"
@@ -171,9 +173,10 @@ def test_in_a_twin_without_salts_the_value_is_found_by_force(
     home: wiring.Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever knows how such records look tries one number after the other, and has the erased one."""
-    monkeypatch.setattr(memory.store_write, "new_salt", lambda: b"\x00" * 32)
+    salt = b"\x5a" * 32
+    monkeypatch.setattr(memory.store_write, "new_salt", lambda: salt)
     lived = live_through(home)
-    # The scan looks for the salt of each record, too, and this one is everywhere.
+    # The scan looks for the salt of each record, too, and others have this one.
     remains = erase(home, tmp_path, "inconclusive", guard="erase")
     known = lived["contents"][1]
     assert known["value"] == PHONE
@@ -183,8 +186,8 @@ def test_in_a_twin_without_salts_the_value_is_found_by_force(
 
     tried = (
         one
-        for one in numbers(PREFIX)
-        if any(tag in remains for tag in content_hashes(with_number(one), SALTS))
+        for one in numbers(FEW)
+        if any(tag in remains for tag in content_hashes(with_number(one), (salt,)))
     )
     assert next(tried) == PHONE
 

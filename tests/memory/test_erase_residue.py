@@ -7,6 +7,7 @@ all the while, and a reader comes and goes. A careless twin shows that the look 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import random
 import subprocess
 import sys
@@ -28,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from erasing import ME, check_of, forget, manifest_of, write
 
 NEIGHBOUR = with_all_scopes(make_principal("default", "neighbour", "cli"))
-ROUNDS = 2
+ROUNDS = 2 if os.environ.get("MUNIMENT_ERASE_GRID") == "full" else 1
 TURNS = 24
 LETTERS = "bcdfghjklmnpqrstvwxz"
 
