@@ -33,7 +33,6 @@ _SETTINGS: Final = (
 )
 _AGAIN: Final = (errors.SerializationFailure, errors.DeadlockDetected)
 _BUSY: Final = (*_AGAIN, errors.LockNotAvailable, errors.QueryCanceled, errors.TooManyConnections)
-_READ_ONLY: Final = (errors.ReadOnlySqlTransaction, errors.InsufficientPrivilege)
 _DAMAGED: Final = (errors.DataCorrupted, errors.IndexCorrupted)
 
 

@@ -13,7 +13,7 @@ from memory.pg_connection import translated
 from memory.pg_seal import new_key, place_of, seal
 from memory.pg_store import PgStore, open_pg_store
 from memory.pg_txn import PgTxn
-from memory.rows import EventRow
+from memory.rows import EVENT_COLUMNS, EventRow
 from memory.search import UNINDEXED, make_document, scope_token
 from memory.store_read import RECORDED_AT
 from tlog.errors import RefusedError
@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from memory.pg_vault import PgVault
 
 Row = tuple[Any, ...]
-_EVENT: Final = (
-    "seq",
-    "tenant",
-    "tenant_seq",
-    "commitment",
-    "link",
-    "link_salt",
-    "content_hash",
-    "entry",
-    "entry_index",
-)
 _PATIENT: Final = "SET LOCAL statement_timeout = 0"
 _TRUTHS: Final = frozenset({"declared"})
 _SEQUENCES: Final = (
@@ -94,7 +83,7 @@ class Target:
 
     def _add(self, txn: PgTxn, made: EventRow, fact: dict[str, Any]) -> None:
         txn.view.enter(made.tenant_id)
-        _insert(txn, "events", _EVENT, [made[:9]])
+        _insert(txn, "events", EVENT_COLUMNS, [made[: len(EVENT_COLUMNS)]])
         if made.content is None:
             return
         txn.keep_content(made)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from memory.model import KnownFact, Status, fact_id, own_name
 
@@ -35,6 +35,20 @@ class EventRow(NamedTuple):
     def id(self) -> str:
         """The id people use for this statement."""
         return fact_id(self.commitment)
+
+
+EVENT_COLUMNS: Final = (
+    "seq",
+    "tenant",
+    "tenant_seq",
+    "commitment",
+    "link",
+    "link_salt",
+    "content_hash",
+    "entry",
+    "entry_index",
+)
+"""The columns of `events`, in the order of the row: those of contents follow in an EventRow."""
 
 
 class OutboxRow(NamedTuple):

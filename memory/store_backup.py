@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory.event import decode_content
+from memory.rows import EVENT_COLUMNS
 from memory.search import UNINDEXED, make_document, scope_token
 from tlog.errors import MalformedError
 
@@ -30,17 +31,6 @@ LEFT_OUT: Final = frozenset(
     {"tokens", "access", "vectors", "search", "search_data", "search_idx", "search_config"}
 )
 WHOLE: Final = frozenset({"meta", "tenants", "events", "contents", "facts"})
-_EVENT: Final = (
-    "seq",
-    "tenant",
-    "tenant_seq",
-    "commitment",
-    "link",
-    "link_salt",
-    "content_hash",
-    "entry",
-    "entry_index",
-)
 Row = dict[str, Any]
 
 
@@ -61,7 +51,7 @@ def records(view: Snapshot, batch: int = 1000) -> Iterator[Record]:
     """Every statement in order, with its content, salt and fact."""
     facts = columns_of(view, "facts")
     columns = ", ".join(
-        [*(f"e.{name}" for name in _EVENT), "c.content", "c.salt", *(f"f.{name}" for name in facts)]
+        [*(f"e.{name}" for name in EVENT_COLUMNS), "c.content", "c.salt", *(f"f.{name}" for name in facts)]
     )
     after = 0
     while True:
@@ -79,7 +69,7 @@ def records(view: Snapshot, batch: int = 1000) -> Iterator[Record]:
 
 
 def _record(row: tuple[Any, ...], columns: Sequence[str]) -> Record:
-    event, rest = row[: len(_EVENT)], row[len(_EVENT) :]
+    event, rest = row[: len(EVENT_COLUMNS)], row[len(EVENT_COLUMNS) :]
     content, salt = rest[0], rest[1]
     if content is None:
         return Record(event, None, None)
@@ -178,7 +168,7 @@ def insert_tenant(txn: Txn, row: Sequence[Any], name_tag: bytes) -> None:
 
 def insert_event(txn: Txn, event: Sequence[Any]) -> None:
     """The columns of a statement that are free of content."""
-    insert(txn, "events", dict(zip(_EVENT, event, strict=True)))
+    insert(txn, "events", dict(zip(EVENT_COLUMNS, event, strict=True)))
 
 
 def insert_secret(txn: Txn, seq: int, content: bytes, salt: bytes, fact: Row | None) -> None:

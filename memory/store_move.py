@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import apsw
 
 from memory import vfs
+from memory.rows import EVENT_COLUMNS
 from memory.store import APPLICATION_ID
 from memory.store_backup import columns_of
 from memory.store_read import Snapshot
@@ -33,10 +34,7 @@ WHOLE: Final = (
 )
 """Tables that are moved as they are, in the place of whatever an earlier attempt has left."""
 _TENANT: Final = ("id", "number", "name_tag", "last_seq")
-_EVENT: Final = (
-    "e.seq, e.tenant, e.tenant_seq, e.commitment, e.link, e.link_salt, e.content_hash, e.entry, e.entry_index"
-)
-_EVENT_COLUMNS: Final = 11
+_OF_STATEMENT: Final = (*(f"e.{name}" for name in EVENT_COLUMNS), "c.content", "c.salt")
 
 
 @contextmanager
@@ -75,13 +73,14 @@ def statements(view: Snapshot, after: int, limit: int) -> list[tuple[Row, dict[s
     """Statements after a number, in order, each with content and salt, and the row of its fact, if there is one."""
     facts = columns_of(view, "facts")
     rows = view.rows(
-        f"""SELECT {_EVENT}, c.content, c.salt, {", ".join(f"f.{name}" for name in facts)}
+        f"""SELECT {", ".join((*_OF_STATEMENT, *(f"f.{name}" for name in facts)))}
             FROM events e LEFT JOIN contents c ON c.seq = e.seq LEFT JOIN facts f ON f.seq = e.seq
             WHERE e.seq > ? ORDER BY e.seq LIMIT ?""",
         after,
         limit,
     )
-    return [(row[:_EVENT_COLUMNS], dict(zip(facts, row[_EVENT_COLUMNS:], strict=True))) for row in rows]
+    count = len(_OF_STATEMENT)
+    return [(row[:count], dict(zip(facts, row[count:], strict=True))) for row in rows]
 
 
 def columns(view: Snapshot, table: str) -> tuple[str, ...]:

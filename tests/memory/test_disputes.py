@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
-import pytest
 from ticking import Clock
 
 from memory import guard, wiring
@@ -15,17 +12,6 @@ from memory.service import Memory
 
 ME = Principal("acme", "ops", "desk", SCOPES)
 TABLET = replace(ME, client="tablet")
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def home(tmp_path: Path, clock: Clock) -> Iterator[wiring.Home]:
-    with wiring.open_home(tmp_path / "home", clock=clock) as opened:
-        yield opened
 
 
 def forget(memory: Memory, reference: str) -> None:

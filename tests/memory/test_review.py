@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,17 +15,6 @@ from tlog.errors import MalformedError, RefusedError
 
 ME = Principal("acme", "ops", "desk", SCOPES)
 AGENT = Principal("acme", "ops", "desk", AGENT_SCOPES)
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def home(tmp_path: Path, clock: Clock) -> Iterator[wiring.Home]:
-    with wiring.open_home(tmp_path / "home", clock=clock) as opened:
-        yield opened
 
 
 @pytest.fixture

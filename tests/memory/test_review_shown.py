@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,17 +16,6 @@ from tlog.errors import RefusedError
 ME = Principal("acme", "ops", "desk", SCOPES)
 REVIEWER = Principal("acme", "ops", "desk", frozenset({"memory:read", "memory:review"}))
 KEY = "svc/place"
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def home(tmp_path: Path, clock: Clock) -> Iterator[wiring.Home]:
-    with wiring.open_home(tmp_path / "home", clock=clock) as opened:
-        yield opened
 
 
 @pytest.fixture
