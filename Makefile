@@ -54,6 +54,7 @@ bench-full: $(READY)
 	$(BIN)/python benchmarks/scale_rates.py --facts 1000 10000
 	$(BIN)/python benchmarks/shared_log_rates.py
 	$(BIN)/python benchmarks/node_rates.py
+	$(BIN)/python benchmarks/tenant_rates.py --tenants 100
 	$(BIN)/python benchmarks/peers.py $(PEERS_OPTIONS)
 
 bench-quick: $(READY)
@@ -77,6 +78,7 @@ bench-quick: $(READY)
 	$(BIN)/python benchmarks/scale_rates.py --facts 100 --calls 5
 	$(BIN)/python benchmarks/shared_log_rates.py --entries 2000 --batch 256 --publish-every 1000
 	$(BIN)/python benchmarks/node_rates.py --facts 40 --tenants 4 --nodes 1 2
+	$(BIN)/python benchmarks/tenant_rates.py --facts 20 --tenants 4 --nodes 1 2 --calls 8
 	$(BIN)/python benchmarks/peers.py --facts 20 --calls 2 --rounds 1 --only
 
 soak: $(READY)

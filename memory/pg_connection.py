@@ -97,12 +97,16 @@ def _translate(error: psycopg.Error) -> Exception:
 
 
 class PgConnection:
-    """A connection as the modules of the store use one (memory.sql)."""
+    """A connection as the modules of the store use one (memory.sql).
 
-    def __init__(self, raw: psycopg.Connection[Any]) -> None:
+    In a pipeline a statement is sent without waiting for the one before it, until a row of an answer is asked for.
+    What fails is then raised by a later statement, or as the transaction ends: it is the whole of it that is undone.
+    """
+
+    def __init__(self, raw: psycopg.Connection[Any], pipeline: psycopg.Pipeline | None = None) -> None:
         self.raw = raw
-        self._changed = 0
-        self._total = 0
+        self._pipeline = pipeline
+        self._last: psycopg.Cursor[Any] | None = None
 
     def execute(self, statement: str, values: Any = None, /) -> Rows:
         """Runs a statement in the dialect of SQLite."""
@@ -112,25 +116,17 @@ class PgConnection:
     def executemany(self, statement: str, values: Any, /) -> None:
         """Runs a statement in the dialect of SQLite for each of many values."""
         translation = translate(statement)
-        cursor = self.raw.cursor(binary=True)
-        cursor.executemany(translation.sql, [translation.values(one) for one in values])
-        self._count(cursor.rowcount)
+        self._last = self.raw.cursor(binary=True)
+        self._last.executemany(translation.sql, [translation.values(one) for one in values])
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
         """Runs a statement as it stands."""
-        cursor = self.raw.cursor(binary=True)
+        self._last = cursor = self.raw.cursor(binary=True)
         cursor.execute(sql, values)
-        self._count(cursor.rowcount)
         return cursor
 
     def changes(self) -> int:
         """How many rows the last statement changed."""
-        return self._changed
-
-    def total_changes(self) -> int:
-        """How many rows all statements changed."""
-        return self._total
-
-    def _count(self, rows: int) -> None:
-        self._changed = max(rows, 0)
-        self._total += self._changed
+        if self._pipeline is not None:
+            self._pipeline.sync()
+        return 0 if self._last is None else max(self._last.rowcount, 0)

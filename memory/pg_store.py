@@ -22,6 +22,7 @@ from memory.pg_seal import place_of, unseal
 from memory.pg_txn import PgSnapshot, PgTxn
 from memory.pg_vault import SEAL_KEY, PgVault
 from memory.store import MAX_IDLE_CONNECTIONS, Store
+from memory.together import MOST
 from tlog.errors import Error, MalformedError, UnavailableError, VerificationError
 
 if TYPE_CHECKING:
@@ -65,14 +66,39 @@ class PgStore(Store):
         raise AssertionError
 
     def write_all_together(self, works: Sequence[Callable[[Txn], Result]]) -> list[Result | Exception]:
-        """What each of these gives, or raises, in order; each is durable before the next begins."""
+        """What each of these gives or raises, in order and once all of them are durable; they share transactions."""
         came: list[Result | Exception] = []
-        for work in works:
-            try:
-                came.append(self.write_together(work))
-            except Error as error:
-                came.append(error)
+        while len(came) < len(works):
+            came += self._share(works[len(came) : len(came) + MOST])
         return came
+
+    def _share(self, works: Sequence[Callable[[Txn], Result]]) -> list[Result | Exception]:
+        """The same of as many as one transaction holds; where others had it undone, each is run alone."""
+        try:
+            with self._borrowed(_WRITE, whole=False) as raw, _pipelined(raw) as pipeline:
+                return [self._at_a_savepoint(PgConnection(raw, pipeline), work) for work in works]
+        except Error as error:
+            if is_to_be_run_again(error.__cause__):
+                return [self._alone(work) for work in works]
+            # It may be that they are stored: whoever asks again with the same idempotency key is told.
+            return [error for _ in works]
+
+    def _at_a_savepoint(self, connection: PgConnection, work: Callable[[Txn], Result]) -> Result | Exception:
+        """What one of several writes of a transaction gives, or what it refused, of which nothing is left."""
+        connection.run("SAVEPOINT one")
+        try:
+            given = work(PgTxn(connection, self.vault, self.keeps_now(), whole=False))
+        except Error as error:
+            connection.run("ROLLBACK TO one")
+            return error
+        connection.run("RELEASE one")
+        return given
+
+    def _alone(self, work: Callable[[Txn], Result]) -> Result | Exception:
+        try:
+            return self.write_together(work)
+        except Error as error:
+            return error
 
     @contextmanager
     def write(self) -> Iterator[Txn]:
@@ -105,13 +131,8 @@ class PgStore(Store):
 
     @contextmanager
     def _writing(self, begin: str, whole: bool) -> Iterator[Txn]:
-        with self._borrowed(begin, whole) as raw:
-            yield PgTxn(PgConnection(raw), self.vault, self.keeps_now(), whole)
-            if raw.execute("COMMIT").statusmessage != "COMMIT":
-                # A statement of it failed, and nobody minded: the server has then undone all of it.
-                raise UnavailableError(
-                    "the transaction was undone; nothing was stored", code="busy", retry_after_seconds=1
-                )
+        with self._borrowed(begin, whole) as raw, _pipelined(raw) as pipeline:
+            yield PgTxn(PgConnection(raw, pipeline), self.vault, self.keeps_now(), whole)
 
     @contextmanager
     def _reading(self, whole: bool) -> Iterator[Snapshot]:
@@ -229,6 +250,20 @@ class PgStore(Store):
                 self._free.append(raw)
                 return
         raw.close()
+
+
+@contextmanager
+def _pipelined(raw: psycopg.Connection[Any]) -> Iterator[psycopg.Pipeline]:
+    """What sends a transaction's statements without a wait for each; at its end they are committed and durable."""
+    with raw.pipeline() as pipeline:
+        yield pipeline
+        done = raw.execute("COMMIT")
+        pipeline.sync()
+        if done.statusmessage != "COMMIT":
+            # A statement of it failed, and nobody minded: the server has then undone all of it.
+            raise UnavailableError(
+                "the transaction was undone; nothing was stored", code="busy", retry_after_seconds=1
+            )
 
 
 def _open_sealed(

@@ -25,6 +25,3 @@ class Connection(Protocol):
 
     def changes(self) -> int:
         """How many rows the last statement changed."""
-
-    def total_changes(self) -> int:
-        """How many rows all statements changed."""

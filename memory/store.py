@@ -82,7 +82,7 @@ class Store:
             yield Txn(connection, self.keeps_now())
 
     @contextmanager
-    def _shared(self) -> Iterator[Callable[[], Txn]]:
+    def _shared(self) -> Iterator[Callable[[], SharedTxn]]:
         """What gives the one transaction to each of several writes; they are committed as one, or none is."""
         with self._transaction() as connection:
             txn = SharedTxn(connection, self.keeps_now())

@@ -12,19 +12,25 @@ from memory.store_read import RECORDED_AT
 from memory.store_write import Txn
 
 if TYPE_CHECKING:
+    import apsw
+
     from memory.rows import EventRow, NewFact, TenantRow
-    from memory.sql import Connection
     from memory.store_read import Keeps
 
 
 class SharedTxn(Txn):
     """One transaction for several writes, of which each begins with `next_write`."""
 
-    def __init__(self, connection: Connection, keeps: Keeps | None = None) -> None:
+    def __init__(self, connection: apsw.Connection, keeps: Keeps | None = None) -> None:
         super().__init__(connection, keeps)
+        self._changes = connection.total_changes
         self._tenants: dict[bytes, tuple[TenantRow, int | None, int | None]] = {}
         self._recorded_at: int | None = None
         self._last_seqs: dict[int, int] = {}
+
+    def changed(self) -> int:
+        """How many rows have been changed so far; statements that were undone count as well."""
+        return self._changes()
 
     def next_write(self) -> SharedTxn:
         """The transaction for another write, whose stamp is later than those of the writes before it."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from tlog.errors import Error, UnavailableError
 
 if TYPE_CHECKING:
+    from memory.store_shared import SharedTxn
     from memory.store_write import Txn
 
 T = TypeVar("T")
@@ -43,18 +44,18 @@ class _Job(Generic[T]):
         self.woken = threading.Lock()
         self.woken.acquire()
 
-    def run(self, txn: Txn) -> None:
+    def run(self, txn: SharedTxn) -> None:
         """Keeps what the write gives; _UndoneError if it failed and may have changed the transaction.
 
         Whatever is no refusal of ours may have: where the disk fails, SQLite takes the whole transaction back by
         itself, and what ran after that would be committed statement by statement.
         """
-        before = txn.connection.total_changes()
+        before = txn.changed()
         try:
             self.result, self.error = self.work(txn), None
         except Error as error:
             self.error = error
-            if txn.connection.total_changes() != before:
+            if txn.changed() != before:
                 raise _UndoneError from error
         except Exception as error:
             raise _UndoneError from error
@@ -63,7 +64,7 @@ class _Job(Generic[T]):
 class Together:
     """The writes of one store. `transaction` opens one, committed at its end and undone if anything is raised."""
 
-    def __init__(self, transaction: Callable[[], AbstractContextManager[Callable[[], Txn]]]) -> None:
+    def __init__(self, transaction: Callable[[], AbstractContextManager[Callable[[], SharedTxn]]]) -> None:
         self._transaction = transaction
         self._lock = threading.Lock()
         self._waiting: list[_Job[Any]] = []

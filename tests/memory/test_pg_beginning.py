@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -121,8 +121,67 @@ def test_a_wall_that_was_taken_down_is_told(home: wiring.Home, postgres: Server,
 def test_a_transaction_that_the_server_undid_is_not_told_as_stored(home: wiring.Home) -> None:
     store = home.parts().store
     with pytest.raises(UnavailableError) as caught, store.write() as txn, suppress(psycopg.Error):
+        txn.pg.run("SELECT 1 / 0").fetchone()  # type: ignore[attr-defined]
+    assert caught.value.code in ("busy", "database_unavailable")
+
+
+@pytest.mark.postgres
+def test_a_statement_that_fails_after_it_was_sent_undoes_the_transaction(home: wiring.Home) -> None:
+    store = home.parts().store
+    with pytest.raises(psycopg.errors.DivisionByZero), store.write_whole() as txn:
+        txn.set_meta("before", 1)
         txn.pg.run("SELECT 1 / 0")  # type: ignore[attr-defined]
-    assert caught.value.code == "busy"
+    with store.write_whole() as txn:
+        assert txn.view.meta("before") is None
+        txn.set_meta("after", 1)
+    with store.read_whole() as view:
+        assert view.meta("after") == 1
+
+
+@pytest.mark.postgres
+def test_of_writes_of_one_transaction_a_refused_one_leaves_nothing(home: wiring.Home) -> None:
+    store = home.parts().store
+    began: list[int] = []
+
+    def note(name: str, refused: bool = False) -> Callable[[Any], int]:
+        def work(txn: Any) -> int:
+            began.append(txn.pg.run("SELECT txid_current()").fetchone()[0])
+            txn.set_meta(name, 1)
+            if refused:
+                raise RefusedError("expected another", code="refused")
+            return 1
+
+        return work
+
+    made = store.write_all_together([note("a"), note("b", refused=True), note("c")])
+    assert made[::2] == [1, 1] and isinstance(made[1], RefusedError)
+    with store.read_whole() as view:
+        assert [view.meta(name) for name in "abc"] == [1, None, 1]
+    assert len(set(began)) == 1
+
+
+@pytest.mark.postgres
+def test_writes_whose_transaction_the_server_undid_are_each_run_again(home: wiring.Home) -> None:
+    store, ran = home.parts().store, []
+
+    def note(name: str, fails: bool = False) -> Callable[[Any], str]:
+        def work(txn: Any) -> str:
+            ran.append(name)
+            txn.set_meta(name, ran.count(name))
+            if fails and ran.count(name) == 1:
+                # Sent, and answered only once this write has given what it gives.
+                txn.pg.run("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '40001'; END $$")
+            return name
+
+        return work
+
+    assert store.write_all_together([note("a"), note("b", fails=True), note("c")]) == ["a", "b", "c"]
+    with store.read_whole() as view:
+        assert (
+            [view.meta(name) for name in "abc"]
+            == [ran.count(name) for name in "abc"]
+            == [2, 2, ran.count("c")]
+        )
 
 
 @pytest.mark.postgres
