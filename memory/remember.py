@@ -21,7 +21,6 @@ from memory.rows import NewFact
 from memory.scope import Scope, open_for_write
 from memory.search import make_document, scope_token
 from memory.store_holds import held_contents, is_disputed
-from memory.store_ledger import knows_key
 from memory.waiting import check_witnesses, waited
 from tlog.errors import RefusedError
 
@@ -161,7 +160,7 @@ def _open(
     text_tag = scope.text_tag(proposal.text)
     if key_tag is None:
         facts = txn.view.facts_of_text(scope.tenant_id, text_tag, (*STANDING, "retracted"))
-    elif not knows_key(txn.view, scope.tenant_id, key_tag):
+    elif not txn.knows_key(scope.tenant_id, key_tag):
         return _Write(parts, principal, txn, scope, now, proposal, key_tag, text_tag, (), read, is_first=True)
     else:
         # What speaks of the past is compared with what is known of the past.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
 from memory.search_forms import forms_of
@@ -54,6 +54,7 @@ class Document(NamedTuple):
         return self
 
 
+@lru_cache(maxsize=1024)
 def scope_token(agent_tag: bytes) -> str:
     """What every word of a scope begins with: digits, which no stemmer changes, as many for every scope."""
     return f"{int.from_bytes(agent_tag[:_SCOPE_BYTES], 'big'):0{_SCOPE_DIGITS}}"

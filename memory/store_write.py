@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from memory import event
 from memory.rows import EventRow, NewFact, Reserved, TenantRow, TokenRow
+from memory.store_ledger import knows_key
 from memory.store_read import RECORDED_AT, Keeps, Snapshot
 from memory.vault import new_number, new_salt
 from tlog.errors import MalformedError, VerificationError
@@ -39,6 +40,17 @@ _TENANT: Final = """
            EXISTS (SELECT 1 FROM ledger l INDEXED BY ledger_until WHERE l.tenant = t.id AND l.until IS NOT NULL)
     FROM tenants t WHERE name_tag = ?
 """
+NEW_EVENT: Final = """
+    INSERT INTO events (seq, tenant, tenant_seq, commitment, link, link_salt, content_hash, entry)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+NEW_CONTENT: Final = "INSERT INTO contents (seq, content, salt) VALUES (?, ?, ?)"
+NEW_FACT: Final = """
+    INSERT INTO facts (seq, tenant, agent_tag, key_tag, subject_tag, text_tag, status, valid_from, declared,
+                       valid_until, recorded_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+NEW_WORDS: Final = "INSERT INTO search (rowid, key, value, body) VALUES (?, ?, ?, ?)"
 _ENDS: Final = frozenset({"retires", "retracts"})
 _STARTS: Final = frozenset({"confirms", "lifts"})
 
@@ -74,6 +86,9 @@ class Txn:
         told: Told = self._told[ask]
         return told
 
+    def settle(self) -> None:
+        """Returns once all that was written is in the store: here it is at once."""
+
     def look_again(self) -> None:
         """What was looked up of a tenant may be another thing now."""
 
@@ -99,6 +114,10 @@ class Txn:
         # What was counted since the transaction began need not be noted yet.
         self._tenant_seqs.setdefault(row_id, tenant_seq)
         return TenantRow(row_id, number, name)
+
+    def knows_key(self, tenant_id: int, key_tag: bytes) -> bool:
+        """Whether there is a fact of a key, whatever its status, or a value that the key has retired."""
+        return knows_key(self.view, tenant_id, key_tag)
 
     def make_tenant(self, name: str, name_tag: bytes) -> TenantRow:
         """The tenant of this name, made if the store does not have it."""
@@ -184,24 +203,23 @@ class Txn:
             link,
             reserved.link_salt,
             reserved.content_hash,
-            sign(commitment),
+            self._entry(commitment, sign),
             None,
             reserved.content,
             reserved.content_salt,
         )
-        self._insert(made)
+        self._insert(made, sign)
         self._last_seq, self._tenant_seqs[made.tenant_id] = made.seq, made.tenant_seq
         self._note(made, reserved.recorded_at)
         if acts:
             self.apply_acts(made, kind, acts, reserved.recorded_at)
         return made
 
-    def _insert(self, made: EventRow) -> None:
-        self.connection.execute(
-            """INSERT INTO events (seq, tenant, tenant_seq, commitment, link, link_salt, content_hash, entry)
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
-            made[:8],
-        )
+    def _entry(self, commitment: bytes, sign: SignEntry) -> bytes:
+        return sign(commitment)
+
+    def _insert(self, made: EventRow, sign: SignEntry) -> None:
+        self.connection.execute(NEW_EVENT, made[:8])
         self.keep_content(made)
 
     def _note(self, made: EventRow, recorded_at: int) -> None:
@@ -215,10 +233,7 @@ class Txn:
 
     def keep_content(self, made: EventRow) -> None:
         """Keeps what an erasure destroys of a statement."""
-        self.connection.execute(
-            "INSERT INTO contents (seq, content, salt) VALUES (?, ?, ?)",
-            (made.seq, made.content, made.content_salt),
-        )
+        self.connection.execute(NEW_CONTENT, (made.seq, made.content, made.content_salt))
 
     def drop_content(self, tenant_id: int, seq: int) -> None:
         """Destroys what was kept of a statement of a tenant."""
@@ -286,19 +301,11 @@ class Txn:
 
     def add_fact(self, made: EventRow, fact: NewFact) -> None:
         """The row of a write in the cache of the fold."""
-        self.connection.execute(
-            """INSERT INTO facts (seq, tenant, agent_tag, key_tag, subject_tag, text_tag, status, valid_from,
-                                  declared, valid_until, recorded_at)
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
-            (made.seq, made.tenant_id, *fact),
-        )
+        self.connection.execute(NEW_FACT, (made.seq, made.tenant_id, *fact))
 
     def index_fact(self, seq: int, document: Document) -> None:
         """Makes the words of a fact findable; what is withheld from the start is not indexed."""
-        self.connection.execute(
-            "INSERT INTO search (rowid, key, value, body) VALUES (?, ?, ?, ?)",
-            (seq, *document.columns),
-        )
+        self.connection.execute(NEW_WORDS, (seq, *document.columns))
 
     # Conflicts
 

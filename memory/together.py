@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MOST: Final = 64
 """As many writes as one transaction holds: the first of them waits for the last."""
+MOMENT: Final = 0.00005
+"""Seconds that a commit waits at most for each of those that came to the last one: as long as coming back takes."""
 
 
 class _UndoneError(Exception):
@@ -70,6 +72,11 @@ class Together:
         self._waiting: list[_Job[Any]] = []
         self._led = False
         """Somebody runs writes now, and wakes whoever is to go on. Without anybody nothing waits."""
+        self._company = 1
+        """How many shared the last commit or came during it: as many are likely to write again at once."""
+        self._gathers = False
+        self._all_here = threading.Lock()
+        self._all_here.acquire()
 
     def write(self, work: Callable[[Txn], T]) -> T:
         """What `work` gives, once it is durable; what it raises, once nothing of it is left."""
@@ -94,6 +101,9 @@ class Together:
                 self._waiting += jobs
                 if not self._led:
                     self._led = jobs[0].leads = True
+                if self._gathers and len(self._waiting) >= self._company:
+                    self._gathers = False
+                    self._all_here.release()
             for job in jobs:
                 self._finish(job)
                 done += 1
@@ -122,6 +132,7 @@ class Together:
             heir = None
             if job.leads:
                 job.leads = False
+                self._company = min(len(ran) + len(self._waiting), MOST)
                 heir = self._waiting[0] if self._waiting else None
                 if heir is None:
                     self._led = False
@@ -135,6 +146,7 @@ class Together:
 
     def _lead(self, own: _Job[Any], jobs: list[_Job[Any]]) -> None:
         """Returns once the first of the writes that wait, of which `own` is one, are in `jobs` and done."""
+        self._gather()
         with self._lock:
             jobs += self._waiting[:MOST]
             del self._waiting[:MOST]
@@ -152,11 +164,29 @@ class Together:
         for job in jobs:
             job.done = True
 
+    def _gather(self) -> None:
+        """Returns once as many wait as came to the last commit, or when that would take too long.
+
+        Those that were answered together come back together, too, and the first of them would find itself alone.
+        """
+        with self._lock:
+            self._gathers = len(self._waiting) < self._company
+            if not self._gathers:
+                return
+        try:
+            self._all_here.acquire(timeout=self._company * MOMENT)
+        finally:
+            with self._lock:
+                self._gathers = False
+                # The last of them may have said that it is here just after it was no longer waited for.
+                self._all_here.acquire(blocking=False)
+
     def _run(self, jobs: list[_Job[Any]]) -> None:
         try:
             with self._transaction() as new_txn:
                 for job in jobs:
                     job.run(new_txn())
+                _settle(new_txn())
         except _UndoneError:
             for job in jobs:
                 self._run_alone(job)
@@ -168,6 +198,14 @@ class Together:
                 job.result = job.work(new_txn())
         except Exception as error:  # noqa: BLE001 -- whatever it is, it is raised where the write was asked for
             job.error = error
+
+
+def _settle(txn: Txn) -> None:
+    """Returns once nothing of the writes waits; _UndoneError if that fails, perhaps for what one of them keeps."""
+    try:
+        txn.settle()
+    except Exception as error:
+        raise _UndoneError from error
 
 
 def _cut_short() -> UnavailableError:

@@ -9,10 +9,15 @@ import pytest
 from ticking import Clock
 
 from memory.model import Principal
+from memory.remember import prepare
+from memory.scope import make_scope
+from memory.search import scope_token
 from memory.service import Memory
 from memory.store import Store
 from memory.store_write import Txn
 from memory.wiring import Home
+from tlog.errors import MalformedError
+from tlog.statement import parse_statement
 
 KEY = "svc/region"
 DESK = Principal("acme", "ops", "desk")
@@ -120,3 +125,46 @@ def test_a_key_of_which_the_ledger_alone_tells_is_known(home: Home, store: Store
     with store.write() as txn:
         txn.connection.execute("DELETE FROM facts WHERE seq > 1")
     assert say(desk, "oslo") == "echo"
+
+
+def test_statements_wait_to_be_signed_and_inserted_until_something_is_asked(
+    home: Home, together: Callable[[], Txn]
+) -> None:
+    desk, signed = home.memory(DESK), []
+    for number in range(3):
+        desk.remember(f"fact {number}", key=f"key/{number}", value=str(number))
+    txn: Any = together()
+    below = txn.connection.connection
+    assert below.execute("SELECT count(*) FROM events").fetchall() == [(1,)]
+    assert say(desk, "oslo") == "stored"
+    assert below.execute("SELECT count(*) FROM events").fetchall() == [(1,)]
+    assert desk.remember("fact 2", key="key/2", value="another")["outcome"] == "superseded"
+    for commitment, entry in txn.view.rows("SELECT commitment, entry FROM events ORDER BY seq"):
+        assert parse_statement(entry).payload_hash == commitment
+        signed.append(commitment)
+    assert len(set(signed)) == 6
+    counts = "SELECT (SELECT count(*) FROM contents), (SELECT count(*) FROM facts)"
+    assert below.execute(counts).fetchall() == [(6, 6)]
+    assert len(txn.view.matching(f'"{scope_token(agent_of(home))}fact"')) == 3 + 1
+
+
+def agent_of(home: Home) -> bytes:
+    with home.parts().store.read() as view:
+        tenant = view.tenant(home.parts().vault.index_tag("tenant", DESK.tenant))
+        assert tenant is not None
+        return make_scope(home.parts().vault, tenant, DESK.agent).agent_tag
+
+
+def test_one_that_is_refused_after_it_has_looked_leaves_what_waited(home: Home, store: Store) -> None:
+    parts, begun = home.parts(), []
+
+    def look(txn: Txn) -> None:
+        begun.append(len(txn.view.rows("SELECT 1 FROM facts")))
+        raise MalformedError("expected something else")
+
+    works: list[Any] = [prepare(parts, DESK, {"text": "one", "key": "k/1"}), look]
+    works.append(prepare(parts, DESK, {"text": "two", "key": "k/2"}))
+    results = store.write_all_together(works)
+    assert isinstance(results[1], MalformedError) and begun == [2]
+    with store.read() as view:
+        assert view.rows("SELECT seq FROM facts ORDER BY seq") == [(1,), (2,), (3,)]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from memory import store as store_module
 from memory import together
 from memory.model import Principal
 from memory.remember import prepare
@@ -105,6 +106,54 @@ def open_store_of(home: Home) -> Store:
     store = home.parts().store
     store._together = together.Together(lambda: store._shared())
     return store
+
+
+def test_those_that_came_together_are_waited_for(
+    home: Home, commits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(together, "MOMENT", 60.0)
+    store = open_store_of(home)
+    assert store.write_all_together([note(f"n{at}", at) for at in range(3)]) == [0, 1, 2]
+    shared, begun = store._together, len(commits)
+    threads = [threading.Thread(target=store.write_together, args=(note(f"m{at}", at),)) for at in range(3)]
+    for thread in threads[:2]:
+        thread.start()
+    while len(shared._waiting) < 2 and len(commits) == begun:
+        pass
+    assert len(commits) == begun
+    threads[2].start()
+    for thread in threads:
+        thread.join()
+    assert len(commits) == begun + 1
+    assert [kept(store, f"m{at}") for at in range(3)] == [0, 1, 2]
+
+
+def test_whoever_does_not_come_back_is_waited_for_once(
+    home: Home, commits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(together, "MOMENT", 0.001)
+    store = open_store_of(home)
+    store.write_all_together([note("a", 1), note("b", 2)])
+    assert store.write_together(note("c", 3)) == 3
+    assert store._together._company == 1
+    assert len(commits) == 2
+
+
+def test_what_is_larger_than_the_disk_harms_no_other(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of a write wait for those of the others, and it is at their end that the disk is full."""
+    parts = home.parts()
+    with parts.store.read() as view:
+        most = view.rows("PRAGMA page_count")[0][0] + 30
+    pragmas = [pragma for pragma in store_module._PRAGMAS if pragma[0] != "max_page_count"]
+    monkeypatch.setattr(store_module, "_PRAGMAS", [*pragmas, ("max_page_count", str(most), most)])
+    parts.store.close()
+    texts = ("before it", " ".join(f"word{number}" for number in range(25_000)), "after it")
+    results = parts.store.write_all_together(
+        [prepare(parts, ADA, {"text": text, "key": f"k/{at}"}) for at, text in enumerate(texts)]
+    )
+    assert [getattr(one, "code", None) for one in results] == [None, "disk_full", None]
+    with parts.store.read() as view:
+        assert list(view.rows("SELECT seq, tenant_seq FROM events")) == [(at, at) for at in range(1, 4)]
 
 
 def test_more_than_one_transaction_holds(
