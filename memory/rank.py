@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from math import log
+from math import fsum, log
 from statistics import median
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -71,13 +71,17 @@ class Term(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A fact that was read: the stems of its text in order, how many characters that has, and what lies beside it."""
+    """A fact that was read: the stems of its text in order, and once each; those of key, subject and value."""
 
     seq: int
     recorded_at: int
-    stems: tuple[str, ...]
+    stems: Sequence[str]
+    distinct: frozenset[str]
+    named: frozenset[str]
     size: int
+    """Characters of the text"""
     beside: tuple[int | None, ...] = ()
+    """What was told just before and after it"""
 
 
 class Ranked(NamedTuple):
@@ -99,8 +103,8 @@ class _Pool:
 
     facts: Sequence[Reading]
     stems: Sequence[frozenset[str]]
-    times: Sequence[Mapping[str, int]]
-    """How often each says a stem"""
+    times: Sequence[Mapping[str, int] | None]
+    """How often each says a stem; None where it says none of them twice, as most short texts"""
     dampers: Sequence[float]
     beside: Sequence[Sequence[tuple[int, float]]]
     """Places of neighbours, with what a fact takes of their scores"""
@@ -124,9 +128,8 @@ def first_pass(terms: Iterable[Term], candidates: Iterable[int]) -> list[tuple[f
     scores: dict[int, float] = dict.fromkeys(candidates, 0.0)
     for term in terms:
         for seqs, weight in ((term.having, term.weight), (term.keyed, term.weight * _IN_KEY)):
-            for seq in seqs:
-                if seq in scores:
-                    scores[seq] += weight
+            for seq in scores.keys() & seqs if seqs else ():
+                scores[seq] += weight
     order = sorted(scores, reverse=True)
     order.sort(key=scores.__getitem__, reverse=True)
     return [(scores[seq], seq) for seq in order]
@@ -176,8 +179,8 @@ def second_pass(
 
 
 def _make_pool(terms: Sequence[Term], facts: Sequence[Reading], common: Collection[str]) -> _Pool:
-    stems = [frozenset(fact.stems) for fact in facts]
-    times = [_times(fact.stems, one) for fact, one in zip(facts, stems, strict=True)]
+    stems = [fact.distinct for fact in facts]
+    times = [None if len(fact.distinct) == len(fact.stems) else Counter(fact.stems) for fact in facts]
     sizes = [max(fact.size, _LEAST_SIZE) for fact in facts]
     average = sum(sizes) / len(facts)
     share = chat_share(facts)
@@ -189,11 +192,6 @@ def _make_pool(terms: Sequence[Term], facts: Sequence[Reading], common: Collecti
     return _Pool(
         facts, stems, times, dampers, _neighbours(facts, share), spread, common, share, saturation, together
     )
-
-
-def _times(stems: Sequence[str], distinct: frozenset[str]) -> Mapping[str, int]:
-    """How often each stem is said; most short texts say none of theirs twice."""
-    return dict.fromkeys(distinct, 1) if len(distinct) == len(stems) else Counter(stems)
 
 
 def _between(share: float, in_chat: float, in_notes: float) -> float:
@@ -229,9 +227,10 @@ def _by_words(terms: Sequence[Term], pool: _Pool) -> list[float]:
         for seq in term.having & places.keys():
             place = places[seq]
             said = pool.times[place]
-            times = 0
-            for stem in stems:
-                times += said.get(stem, 0)
+            if said is None:
+                times = len(stems & pool.stems[place])
+            else:
+                times = sum([said[stem] for stem in stems if stem in said])
             # Where only key or value has the word, the text has it no time, and its length says nothing.
             part = _saturated(times, pool.dampers[place], pool.saturation) if times else 1.0
             scores[place] += weight * part
@@ -288,9 +287,10 @@ def _from_related(terms: Sequence[Term], pool: _Pool, heard: Sequence[float]) ->
         return [0.0] * known
     telling: defaultdict[str, float] = defaultdict(float)
     for place in models:
+        said = pool.times[place]
         for stem in pool.stems[place]:
             if pool.spread[stem] >= _LEAST_SHARED and stem not in pool.common:
-                times = pool.times[place][stem]
+                times = 1 if said is None else said[stem]
                 weight = log(1 + known / pool.spread[stem]) * times / (times + 1)
                 telling[stem] += heard[place] / total * weight if total else 0.0
     best = dict(sorted(telling.items(), key=lambda pair: (-pair[1], pair[0]))[:_RELATED])
@@ -303,9 +303,12 @@ def _from_related(terms: Sequence[Term], pool: _Pool, heard: Sequence[float]) ->
     parts = {stem: unit * weight for stem, weight in best.items()}
     scores = []
     for said, stems, damper in zip(pool.times, pool.stems, pool.dampers, strict=True):
-        # In one order always: a sum of fractions depends on it.
-        shared = sorted(stems & names)
-        scores.append(sum([parts[stem] * _saturated(said[stem], damper, saturation) for stem in shared]))
+        shared = names & stems
+        # Summed exactly, for a set has no order of its own.
+        if said is None:
+            scores.append(fsum([parts[stem] for stem in shared]) * _saturated(1, damper, saturation))
+        else:
+            scores.append(fsum([parts[stem] * _saturated(said[stem], damper, saturation) for stem in shared]))
     return scores
 
 

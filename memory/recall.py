@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from memory import edge, store_ledger, store_search
 from memory.allow import TOLD, may_tell
-from memory.answers import NOTICE, Answer, receipts
+from memory.answers import NOTICE, Answer, receipts_of
 from memory.grants import open_reading
 from memory.key_view import STANDING, KeyView, state_of_fact
 from memory.model import MAX_TEXT_BYTES
@@ -81,7 +81,7 @@ def recall(
             found = find(view, scope.tenant_id, scope.agent_tag, words, statuses, count, near)
             hits, omitted = _served_of(found, _Judge(read, found.keys, past), count)
             lifted = store_ledger.reaffirmed(view, scope.tenant_id, [hit.fact for hit in hits])
-    states = receipts(parts)
+    states = receipts_of(parts, [hit.fact for hit in hits])
     best = max((hit.ranked.score for hit in hits), default=0.0)
     facts = []
     for hit in hits:

@@ -177,7 +177,10 @@ def test_of_notes_those_come_first_that_have_together_what_the_query_has(words: 
     other = [f"w{place}" for place in range(words)]
     stems = [["basalt", *other]] * 16
     stems += [["basalt", "garden", *other], ["basalt", *other, "garden"]]
-    facts = [rank.Reading(seq, seq, tuple(one), len(one) * 5) for seq, one in enumerate(stems, 1)]
+    facts = [
+        rank.Reading(seq, seq, one, frozenset(one), frozenset(), len(one) * 5)
+        for seq, one in enumerate(stems, 1)
+    ]
     ranked = rank.second_pass([named, told], facts, frozenset())
     assert ranked[0].seq == first
     assert ranked[0].newer_than is None
@@ -282,7 +285,8 @@ def test_a_full_scope_is_counted_again_after_an_erasure(home: Home, me: Memory) 
 
 def test_the_first_pass_and_the_second_agree_on_one_word() -> None:
     term = rank.Term("heron", rank.weight_of(9, 2), frozenset({"heron"}), {1, 2}, set())
-    facts = [rank.Reading(seq, seq, ("heron", "pond"), 10) for seq in (1, 2)]
+    stems = ("heron", "pond")
+    facts = [rank.Reading(seq, seq, stems, frozenset(stems), frozenset(), 10) for seq in (1, 2)]
     assert [seq for _, seq in rank.first_pass([term], {1, 2})] == [2, 1]
     assert [one.seq for one in rank.second_pass([term], facts, frozenset())] == [2, 1]
 
