@@ -58,6 +58,10 @@ _TELLING_SHARE: Final = 0.75
 _RARE: Final = 3
 _NEAR_SCORE: Final = 0.6
 _COMPARED: Final = 10
+_BESIDE_A_CHANGE: Final = 6
+_SAME_IN_CHAT: Final = 2
+_SAME_IN_NOTES: Final = 3
+"""So many words of the query two facts share of which the newer tells of a change: a name alone says little."""
 
 
 class Term(NamedTuple):
@@ -148,10 +152,12 @@ def second_pass(
     facts: Sequence[Reading],
     common: Collection[str],
     meaning: Mapping[int, float] = MappingProxyType({}),
+    changes: Set[str] = frozenset(),
 ) -> list[Ranked]:
     """The facts best first, of equals the newest; `common` are the stems that say nothing of what a fact is about.
 
     `meaning` says of facts how near in meaning they are, which counts for more the less facts are turns of a chat.
+    `changes` are stems that say that something is not as it was: what has one is put before what is older.
     Facts whose `beside` is not empty take of the scores of their neighbours, as far as these are among the facts.
     """
     if not facts:
@@ -175,7 +181,7 @@ def second_pass(
         parts = (kept * named[place], beside[place], related[place], kept * meant[place])
         ranked.append(Ranked(facts[place].seq, score, *parts))
     ranked.sort(key=lambda one: (one.score, one.seq), reverse=True)
-    return _newer_first(ranked, pool, terms)
+    return _newer_first(ranked, pool, terms, changes)
 
 
 def _make_pool(terms: Sequence[Term], facts: Sequence[Reading], common: Collection[str]) -> _Pool:
@@ -312,9 +318,9 @@ def _from_related(terms: Sequence[Term], pool: _Pool, heard: Sequence[float]) ->
     return scores
 
 
-def _newer_first(ranked: list[Ranked], pool: _Pool, terms: Sequence[Term]) -> list[Ranked]:
+def _newer_first(ranked: list[Ranked], pool: _Pool, terms: Sequence[Term], changes: Set[str]) -> list[Ranked]:
     """The ranking in which, of two facts about the same matter with scores that are near, the newer comes first."""
-    matters = _Matters(pool, terms)
+    matters = _Matters(pool, terms, changes)
     order: list[Ranked] = []
     for one in ranked[:_COMPARED]:
         place = len(order)
@@ -331,12 +337,13 @@ class _Matters:
     """Says of two facts whether they are about the same matter.
 
     That they have a word of the query in common says little, for all have one: they must have the words that tell
-    most. Beside these, notes must have all words of the query that the older has, and together what it has together;
-    turns of a chat, and notes that lack some, a word beside the query that hardly any other fact has.
+    most. Beside these the newer must have all words of the query that the older has, and tell of a change or, in notes,
+    have together what that has together; or both have a word beside the query that hardly any other fact has.
     """
 
-    def __init__(self, pool: _Pool, terms: Sequence[Term]) -> None:
+    def __init__(self, pool: _Pool, terms: Sequence[Term], changes: Set[str]) -> None:
         self._pool = pool
+        self._changes = frozenset(changes).difference(*(term.stems for term in terms))
         least = _TELLING_SHARE * max(term.weight for term in terms) if terms else 0.0
         self._telling = [term.stems for term in terms if term.weight >= least]
         self._untold = frozenset(pool.common).union(*(term.stems for term in terms))
@@ -347,15 +354,33 @@ class _Matters:
     def are_same(self, one: int, other: int) -> bool:
         """Whether two facts of the pool are, of which the second is the older."""
         newer, older = self._places[one], self._places[other]
-        stems = self._pool.stems[newer] & self._pool.stems[older]
-        if not self._telling or not all(stems & told for told in self._telling):
+        one_has, other_has = self._pool.stems[newer], self._pool.stems[older]
+        if not self._telling or any(
+            told.isdisjoint(one_has) or told.isdisjoint(other_has) for told in self._telling
+        ):
             return False
-        if self._are_notes and all(one in term.having for term in self._asked if other in term.having):
+        had = [term for term in self._asked if other in term.having]
+        if all(one in term.having for term in had):
+            least = _SAME_IN_NOTES if self._are_notes else _SAME_IN_CHAT
+            if len(had) >= least and self._tells_of_a_change(newer):
+                return True
             together = self._pool.together
-            if together[newer].keys() >= together[older].keys():
+            if self._are_notes and together[newer].keys() >= together[older].keys():
                 return True
         spread, untold = self._pool.spread, self._untold
-        return any(spread[stem] <= _RARE and stem not in untold for stem in stems)
+        return any(spread[stem] <= _RARE and stem not in untold for stem in one_has & other_has)
+
+    def _tells_of_a_change(self, place: int) -> bool:
+        """Whether a fact says beside a word that tells most that something is not as it was.
+
+        A note is about much: what changed may be something else.
+        """
+        if self._changes.isdisjoint(self._pool.stems[place]):
+            return False
+        said = self._pool.facts[place].stems
+        told = [at for at, stem in enumerate(said) if any(stem in one for one in self._telling)]
+        beside = (said[max(at - _BESIDE_A_CHANGE, 0) : at + _BESIDE_A_CHANGE + 1] for at in told)
+        return any(not self._changes.isdisjoint(some) for some in beside)
 
 
 def _lifted(one: Ranked, over: Ranked) -> Ranked:

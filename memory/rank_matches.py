@@ -24,7 +24,7 @@ from memory.search import (
     query_words,
     scope_token,
 )
-from memory.search_forms import forms_of
+from memory.search_forms import CHANGES, forms_of
 
 if TYPE_CHECKING:
     from memory.model import Status
@@ -58,6 +58,7 @@ _Split = Callable[[str], Sequence[str]]
 _NONE: Final = frozenset[str]()
 _COMMON: Final[list[frozenset[str]]] = []
 """The stems of the stop words, once they were asked for."""
+_CHANGES: Final[list[frozenset[str]]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,7 @@ def find(
     order = [*sorted(near - candidates), *(seq for _, seq in first[: _READ_OF_NOTES + len(near)])]
     facts, keys = _read(search, order, candidates | near, split, len(near))
     terms = _completed(terms, asked, facts)
-    ranked = second_pass(terms, facts, _common(split), meaning)
+    ranked = second_pass(terms, facts, _common(split), meaning, _changes(split))
     return Found(ranked, _Rest(first, candidates, ranked), terms, keys)
 
 
@@ -292,6 +293,12 @@ def _common(split: _Split) -> frozenset[str]:
     if not _COMMON:
         _COMMON.append(frozenset(split(" ".join(STOP_WORDS))))
     return _COMMON[0]
+
+
+def _changes(split: _Split) -> frozenset[str]:
+    if not _CHANGES:
+        _CHANGES.append(frozenset(split(" ".join(CHANGES))))
+    return _CHANGES[0]
 
 
 class _Rest(Sequence[Ranked]):

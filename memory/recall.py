@@ -7,7 +7,7 @@ that clients disagree about stand together, each of them, whichever was found.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
@@ -115,14 +115,17 @@ def _meaning(parts: Parts, view: Snapshot, scope: Scope, query: str) -> Mapping[
 
 
 def _served_of(found: Found, judge: _Judge, count: int) -> tuple[list[_Hit], int]:
-    """The best `count` matches that are served, and how many matches come after them."""
+    """The best `count` matches that are served, and how many come after them, rivals that did not fit among these."""
     hits: list[_Hit] = []
     forms: dict[tuple[object, ...], _Hit] = {}
     taken: set[int] = set()
+    rivals: set[int] = set()
     size = len(found.ranked) + len(found.rest)
     for place, one in enumerate(_read_ahead(found, judge, hits, count), start=1):
         for fact, state in () if one.seq in taken else judge.with_rivals(one.seq):
             taken.add(fact.seq)
+            if fact.seq != one.seq:
+                rivals.add(fact.seq)
             form = _form(fact, state)
             same = forms.get(form)
             if same is not None:
@@ -131,8 +134,15 @@ def _served_of(found: Found, judge: _Judge, count: int) -> tuple[list[_Hit], int
                 forms[form] = hit = _Hit(fact, state, one)
                 hits.append(hit)
         if len(hits) >= count:
-            return hits[:count], size - place
+            return hits[:count], size - place - _coming(found, place, rivals) + len(hits) - count
     return hits[:count], max(size - _MAX_CANDIDATES, 0)
+
+
+def _coming(found: Found, place: int, rivals: Set[int]) -> int:
+    """How many of the rivals that stood beside a match would come again as matches of their own."""
+    if not rivals:
+        return 0
+    return sum(one.seq in rivals for one in islice(chain(found.ranked, found.rest), place, None))
 
 
 def _read_ahead(found: Found, judge: _Judge, hits: Sequence[_Hit], count: int) -> Iterator[Ranked]:
