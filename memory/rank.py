@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from math import fsum, log
-from statistics import median
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -143,7 +142,9 @@ def chat_share(facts: Sequence[Reading]) -> float:
     """How far facts like these are turns of a chat, from 0 to 1, by their length; of a few it can't be told."""
     if len(facts) < _LEAST_POOL:
         return 0.0
-    words = median([len(fact.stems) for fact in facts])
+    sizes = sorted([len(fact.stems) for fact in facts])
+    # The median. The module for it takes as long to load as half of a recall's own modules.
+    words = (sizes[(len(sizes) - 1) // 2] + sizes[len(sizes) // 2]) / 2
     return min(max((_LONG_WORDS - words) / (_LONG_WORDS - _SHORT_WORDS), 0.0), 1.0)
 
 
