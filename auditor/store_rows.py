@@ -65,7 +65,7 @@ _READING_BYTES: Final = 2 * 1024 * 1024
 _WORD_BYTES: Final = 24
 _MAX_VALUE_BYTES: Final = 128 * 1024 * 1024
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_ .,:;()*=-]{1,200}")
-_VERSION: Final = 2
+_VERSION: Final = 3
 _MARKS: Final = {"application_id": 0x4D554E49, "user_version": _VERSION}
 _Row = TypeVar("_Row")
 Take = Callable[[Iterable[EventRow], Sequence[TenantRow]], Iterable[EventRow]]

@@ -45,8 +45,41 @@ _VOCABULARY: Final = (
 _INSTANCES: Final = "SELECT doc, CAST(term AS BLOB), col FROM temp.words"
 _BEGINNINGS: Final = "SELECT DISTINCT segid, CAST(term AS BLOB) FROM search_idx WHERE length(term) > 1"
 _FOLLOWING: Final = "SELECT CAST(term AS BLOB) FROM temp.terms WHERE term >= CAST(? AS TEXT) LIMIT 1"
-_ASCII_WORDS: Final = bytes(code if chr(code).isalnum() and code < 128 else 32 for code in range(256))
-"""Letters and digits of ASCII as they are, everything else as a space."""
+_ASCII_WORDS: Final = bytes(
+    code if code == 45 or (code < 128 and chr(code).isalnum()) else 32 for code in range(256)
+)
+"""Letters, digits and the hyphen of ASCII as they are, everything else as a space."""
+_HYPHENS: Final = "-\u2010\u2011"
+_UNSEEN: Final = "\u00ad\u0640\u200c\u200d\u2060\ufeff"
+_LONGEST: Final = 48
+_LEFT_OUT: Final = (
+    (0x300, 0x36F),
+    (0x483, 0x487),
+    (0x591, 0x5BD),
+    (0x5BF, 0x5BF),
+    (0x5C1, 0x5C2),
+    (0x5C4, 0x5C5),
+    (0x5C7, 0x5C7),
+    (0x610, 0x61A),
+    (0x64B, 0x65F),
+    (0x670, 0x670),
+    (0x6D6, 0x6DC),
+    (0x6DF, 0x6E4),
+    (0x6E7, 0x6E8),
+    (0x6EA, 0x6ED),
+)
+"""Marks on Latin, Greek, Cyrillic, Hebrew and Arabic letters."""
+_WITHOUT_MARKS: Final = ((0xC0, 0x24F), (0x370, 0x52F), (0x621, 0x6D3), (0x1E00, 0x1FFF))
+_SPELLED: Final = dict(
+    {"\u00df": "ss", "\u00fe": "th", "\u00de": "th", "\u0131": "i"},
+    **dict.fromkeys("\u00e6\u00c6", "ae"),
+    **dict.fromkeys("\u0153\u0152", "oe"),
+    **dict.fromkeys("\u00f8\u00d8", "o"),
+    **dict.fromkeys("\u0142\u0141", "l"),
+    **dict.fromkeys("\u0111\u0110\u00f0\u00d0", "d"),
+    **dict.fromkeys("\u0127\u0126", "h"),
+)
+"""Letters without marks to lose, as they are written else."""
 # Scripts written without spaces between words, and Hangul: their characters are indexed in overlapping pairs.
 _UNSPACED: Final = re.compile(
     "[\u0e01-\u0e5b\u0e81-\u0edf\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3031-\u3035\u3041-\u309f"
@@ -99,22 +132,49 @@ def _scope(tag: bytes) -> str:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text, and the pairs of its characters in scripts without spaces."""
+    """The words of a text, each run of words with hyphens between as one, and pairs where no spaces are written."""
     if text.isascii():
-        return text.encode().translate(_ASCII_WORDS).decode().split()
-    # The tables of Unicode 3.2, which no release changes: what was indexed under one Python is so under another.
-    told = "".join(map(_written, unicodedata.ucd_3_2_0.normalize("NFKC", text)))
-    pairs = [run[at : at + 2] for run in _UNSPACED.findall(told) for at in range(len(run))]
-    return [word for part in _UNSPACED.split(told) for word in part.split()] + pairs
+        told = text.encode().translate(_ASCII_WORDS).decode()
+    else:
+        # The tables of Unicode 3.2, which no release changes: what was indexed under one Python is so under another.
+        told = "".join(map(_written, unicodedata.ucd_3_2_0.normalize("NFKC", text)))
+    apart = told.replace("-", " ")
+    pairs = [run[at : at + 2] for run in _UNSPACED.findall(apart) for at in range(len(run))]
+    return [*(word for part in _UNSPACED.split(apart) for word in part.split()), *_joined(told), *pairs]
+
+
+def _joined(told: str) -> Iterator[str]:
+    """What single hyphens part, as one word each, if that is of at most 48 characters with spaces between words."""
+    for word in told.split():
+        for run in word.replace("--", " ").replace(" -", " ").split():
+            parts = run.strip("-").split("-")
+            whole = "".join(parts)
+            if len(parts) > 1 and len(whole) <= _LONGEST and not _UNSPACED.search(whole):
+                yield whole
 
 
 @lru_cache(maxsize=4096)
 def _written(character: str) -> str:
-    """How the index writes a character: as it is, as nothing, or as a word of its own."""
+    """How the index writes a character: as it is, without its marks, as nothing, or as a word of its own."""
+    code = ord(character)
+    if character in _HYPHENS:
+        return "-"
+    if character in _UNSEEN or any(first <= code <= last for first, last in _LEFT_OUT):
+        return ""
     category = unicodedata.ucd_3_2_0.category(character)
     if category == "Cn":
-        return f" u{ord(character):x} "
-    return character if category in ("Co", "Mn", "Mc") or category[0] in ("L", "N") else " "
+        return f" u{code:x} "
+    if category == "Nd":
+        return f"{unicodedata.ucd_3_2_0.digit(character)}"
+    if category[0] not in ("L", "N") and category not in ("Co", "Mn", "Mc"):
+        return " "
+    if not any(first <= code <= last for first, last in _WITHOUT_MARKS):
+        return character
+    bare = ""
+    for one in unicodedata.ucd_3_2_0.normalize("NFKD", character):
+        if not any(first <= ord(one) <= last for first, last in _LEFT_OUT):
+            bare += _SPELLED.get(one, one)
+    return bare
 
 
 def _compare(connection: apsw.Connection, expected: apsw.Connection, count: int) -> Outcome:

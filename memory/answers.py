@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory.chain import locate, log_number, origin_of
@@ -15,6 +16,7 @@ from memory.times import format_optional, format_time
 from tlog.errors import Error
 
 if TYPE_CHECKING:
+    from memory.config import Config
     from memory.key_view import KeyView
     from memory.parts import Parts
     from memory.rows import FactRow
@@ -39,14 +41,20 @@ class Receipts:
     """The state of receipts right now. A public checkpoint is looked at once, and only if something is logged."""
 
     home: Home
+    plain: Set[str] = frozenset()
+    """The facts of an answer, by id, of which it is known that every text of them is read as it is"""
     _seen: dict[int, Published] = field(default_factory=dict)
+
+    @cached_property
+    def _config(self) -> Config:
+        return self.home.config
 
     def shape(self, entry_index: int | None) -> Answer:
         """`pending` until the log has the statement, `witnessed` once a checkpoint covers it that has the quorum
         of the policy, `logged` in between and where the policy asks for no witness."""
         if entry_index is None:
             return pending()
-        config = self.home.config
+        config = self._config
         place = locate(config, entry_index)
         published = self.published(place.log)
         # Which log it is, is said only where there has been more than one.
@@ -95,6 +103,14 @@ def pending() -> Answer:
     return {"state": "pending", "entry": None}
 
 
+def receipts_of(parts: Parts, facts: Sequence[FactRow]) -> Receipts:
+    """As `receipts`, for an answer of these facts, whose texts are looked at all at once: nearly always plain."""
+    texts = chain.from_iterable(_texts(fact.content).values() for fact in facts)
+    return Receipts(
+        parts.home, {fact.id for fact in facts} if is_plain(" ".join(filter(None, texts))) else frozenset()
+    )
+
+
 def receipts(parts: Parts) -> Receipts:
     """The state of receipts of an open home."""
     return Receipts(parts.home)
@@ -132,7 +148,7 @@ def shape_at(fact: FactRow, told: Told, states: Receipts, *, score: float | None
     """As `fact_shape`, of a fact as it is at other times."""
     content = fact.content
     name = fact.id
-    shown, rules = _shown(content, name)
+    shown, rules = (_texts(content), []) if name in states.plain else _shown(content, name)
     recorded_at = format_time(fact.recorded_at)
     return {
         "id": name,
@@ -163,12 +179,16 @@ def _shown(content: Mapping[str, Any], mark: str) -> tuple[dict[str, str | None]
 
     Where all of them together are plain, each of them is.
     """
-    texts: dict[str, str | None] = {name: content.get(name) for name in _TEXTS}
-    if is_plain(" ".join([text for text in texts.values() if text is not None])):
+    texts = _texts(content)
+    if is_plain(" ".join(filter(None, texts.values()))):
         return texts, []
     shown = {name: _ABSENT if text is None else present(text, mark) for name, text in texts.items()}
     rules = sorted({rule for one in shown.values() for rule in one.rules})
     return {name: one.text for name, one in shown.items()}, rules
+
+
+def _texts(content: Mapping[str, Any]) -> dict[str, str | None]:
+    return {name: content.get(name) for name in _TEXTS}
 
 
 def trust_of(fact: FactRow) -> str:

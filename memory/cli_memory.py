@@ -120,9 +120,7 @@ def _recall_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", metavar="QUERY", help="any words; - reads standard input")
     parser.add_argument("--limit", type=int, default=10, metavar="N", help="at most N facts (default 10)")
     parser.add_argument("--include-history", action="store_true", help="also what is no longer true")
-    parser.add_argument(
-        "--explain", action="store_true", help="with --json, why each fact ranks where it does"
-    )
+    parser.add_argument("--explain", action="store_true", help="why each fact ranks where it does")
     _read_times(parser)
 
 
@@ -225,7 +223,9 @@ def _recall(memory: Any, args: argparse.Namespace) -> int:
         explain=args.explain,
         owner=args.owner,
     )
-    show(args, answer, lambda a: _facts_text(a["facts"], "nothing found in this scope"))
+    from memory.recall_text import recall_text
+
+    show(args, answer, lambda a: recall_text(a["facts"], fact_line))
     return 0
 
 

@@ -16,7 +16,9 @@ from tlog.errors import MalformedError, RefusedError
 if TYPE_CHECKING:
     import psycopg
 
-VERSION: Final = 1
+VERSION: Final = 2
+OLDER: Final = (1,)
+"""Versions whose tables are the same, and whose words `pg_upgrade` makes anew."""
 SCHEMA: Final = "muniment"
 WHOLE: Final = "muniment_whole"
 """The role of what is done to the store as a whole; that of the nodes has to be a member of it."""
@@ -50,8 +52,8 @@ _POLICIES: Final = """
 """
 
 
-def ensure_schema(dsn: str, partitions: int = DEFAULT_PARTITIONS) -> None:
-    """Returns once the database has the schema of this version, made by whoever is first."""
+def ensure_schema(dsn: str, partitions: int = DEFAULT_PARTITIONS) -> bool:
+    """Whether the words in the database are of this version; it has the tables, made by whoever is first."""
     from memory.pg_connection import connect, translated
 
     connection = connect(dsn)
@@ -59,14 +61,17 @@ def ensure_schema(dsn: str, partitions: int = DEFAULT_PARTITIONS) -> None:
         with translated():
             require_server(connection)
             if version_of(connection) == VERSION:
-                return
+                return True
             connection.execute("BEGIN")
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
             if version_of(connection) is None:
                 for statement in statements(partitions):
                     connection.execute(statement)
             connection.execute("COMMIT")
+            if version_of(connection) in OLDER:
+                return False
             require_version(connection)
+            return True
     finally:
         connection.close()
 
@@ -79,7 +84,7 @@ def plan(dsn: str, partitions: int = DEFAULT_PARTITIONS) -> tuple[str, ...]:
     try:
         with translated():
             require_server(connection)
-            return () if version_of(connection) == VERSION else statements(partitions)
+            return () if version_of(connection) in (VERSION, *OLDER) else statements(partitions)
     finally:
         connection.close()
 

@@ -1,4 +1,4 @@
--- The store on PostgreSQL, version 1: the tables of schema.sql, tenant first in every key and hash-partitioned by it.
+-- The store on PostgreSQL, version 2: the tables of schema.sql, tenant first in every key and hash-partitioned by it.
 -- What an erasure must destroy is sealed before it gets here (memory/pg_seal): a content stands in content_boxes under
 -- the key of its row in content_keys, and that under the key of its subject or tenant. Words are keyed hashes.
 -- docs/POSTGRES.md says what each column promises. `partitioned` makes the partitions and the policies.

@@ -288,11 +288,15 @@ def open_pg_store(dsn: str, keys: Path) -> PgStore:
 
     UnavailableError with code `key_mismatch` if the database belongs to a home with other keys.
     """
-    pg_schema.ensure_schema(dsn)
+    is_of_this_version = pg_schema.ensure_schema(dsn)
     vault = PgVault(keys, partial(connect, dsn))
     store = PgStore(dsn, vault)
     try:
         _require_own(store, vault, keys)
+        if not is_of_this_version:
+            from memory.pg_upgrade import bring_up
+
+            bring_up(store)
     except BaseException:
         store.close()
         raise

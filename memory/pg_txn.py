@@ -148,6 +148,13 @@ class PgSnapshot(Snapshot):
             sql, values = f"{sql} LIMIT %s", [*values, limit]
         return [seq for (seq,) in self.pg.run(sql, values)]
 
+    def newest_matching(self, match: str, limit: int) -> list[int]:
+        if self.bound is None:
+            return []
+        sql, values = query_of(match, self.blind, self.bound.id)
+        found = self.pg.run(f"SELECT seq FROM ({sql}) m ORDER BY seq DESC LIMIT %s", [*values, limit])
+        return [seq for (seq,) in found]
+
     def has_more(self, match: str, count: int) -> bool:
         return len(self.matching(match, count + 1)) > count
 

@@ -14,8 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from math import log
-from statistics import median
+from math import fsum, log
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -58,6 +57,10 @@ _TELLING_SHARE: Final = 0.75
 _RARE: Final = 3
 _NEAR_SCORE: Final = 0.6
 _COMPARED: Final = 10
+_BESIDE_A_CHANGE: Final = 6
+_SAME_IN_CHAT: Final = 2
+_SAME_IN_NOTES: Final = 3
+"""So many words of the query two facts share of which the newer tells of a change: a name alone says little."""
 
 
 class Term(NamedTuple):
@@ -71,13 +74,17 @@ class Term(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A fact that was read: the stems of its text in order, how many characters that has, and what lies beside it."""
+    """A fact that was read: the stems of its text in order, and once each; those of key, subject and value."""
 
     seq: int
     recorded_at: int
-    stems: tuple[str, ...]
+    stems: Sequence[str]
+    distinct: frozenset[str]
+    named: frozenset[str]
     size: int
+    """Characters of the text"""
     beside: tuple[int | None, ...] = ()
+    """What was told just before and after it"""
 
 
 class Ranked(NamedTuple):
@@ -99,8 +106,8 @@ class _Pool:
 
     facts: Sequence[Reading]
     stems: Sequence[frozenset[str]]
-    times: Sequence[Mapping[str, int]]
-    """How often each says a stem"""
+    times: Sequence[Mapping[str, int] | None]
+    """How often each says a stem; None where it says none of them twice, as most short texts"""
     dampers: Sequence[float]
     beside: Sequence[Sequence[tuple[int, float]]]
     """Places of neighbours, with what a fact takes of their scores"""
@@ -124,9 +131,8 @@ def first_pass(terms: Iterable[Term], candidates: Iterable[int]) -> list[tuple[f
     scores: dict[int, float] = dict.fromkeys(candidates, 0.0)
     for term in terms:
         for seqs, weight in ((term.having, term.weight), (term.keyed, term.weight * _IN_KEY)):
-            for seq in seqs:
-                if seq in scores:
-                    scores[seq] += weight
+            for seq in scores.keys() & seqs if seqs else ():
+                scores[seq] += weight
     order = sorted(scores, reverse=True)
     order.sort(key=scores.__getitem__, reverse=True)
     return [(scores[seq], seq) for seq in order]
@@ -136,7 +142,9 @@ def chat_share(facts: Sequence[Reading]) -> float:
     """How far facts like these are turns of a chat, from 0 to 1, by their length; of a few it can't be told."""
     if len(facts) < _LEAST_POOL:
         return 0.0
-    words = median([len(fact.stems) for fact in facts])
+    sizes = sorted([len(fact.stems) for fact in facts])
+    # The median. The module for it takes as long to load as half of a recall's own modules.
+    words = (sizes[(len(sizes) - 1) // 2] + sizes[len(sizes) // 2]) / 2
     return min(max((_LONG_WORDS - words) / (_LONG_WORDS - _SHORT_WORDS), 0.0), 1.0)
 
 
@@ -145,10 +153,12 @@ def second_pass(
     facts: Sequence[Reading],
     common: Collection[str],
     meaning: Mapping[int, float] = MappingProxyType({}),
+    changes: Set[str] = frozenset(),
 ) -> list[Ranked]:
     """The facts best first, of equals the newest; `common` are the stems that say nothing of what a fact is about.
 
     `meaning` says of facts how near in meaning they are, which counts for more the less facts are turns of a chat.
+    `changes` are stems that say that something is not as it was: what has one is put before what is older.
     Facts whose `beside` is not empty take of the scores of their neighbours, as far as these are among the facts.
     """
     if not facts:
@@ -172,12 +182,12 @@ def second_pass(
         parts = (kept * named[place], beside[place], related[place], kept * meant[place])
         ranked.append(Ranked(facts[place].seq, score, *parts))
     ranked.sort(key=lambda one: (one.score, one.seq), reverse=True)
-    return _newer_first(ranked, pool, terms)
+    return _newer_first(ranked, pool, terms, changes)
 
 
 def _make_pool(terms: Sequence[Term], facts: Sequence[Reading], common: Collection[str]) -> _Pool:
-    stems = [frozenset(fact.stems) for fact in facts]
-    times = [_times(fact.stems, one) for fact, one in zip(facts, stems, strict=True)]
+    stems = [fact.distinct for fact in facts]
+    times = [None if len(fact.distinct) == len(fact.stems) else Counter(fact.stems) for fact in facts]
     sizes = [max(fact.size, _LEAST_SIZE) for fact in facts]
     average = sum(sizes) / len(facts)
     share = chat_share(facts)
@@ -189,11 +199,6 @@ def _make_pool(terms: Sequence[Term], facts: Sequence[Reading], common: Collecti
     return _Pool(
         facts, stems, times, dampers, _neighbours(facts, share), spread, common, share, saturation, together
     )
-
-
-def _times(stems: Sequence[str], distinct: frozenset[str]) -> Mapping[str, int]:
-    """How often each stem is said; most short texts say none of theirs twice."""
-    return dict.fromkeys(distinct, 1) if len(distinct) == len(stems) else Counter(stems)
 
 
 def _between(share: float, in_chat: float, in_notes: float) -> float:
@@ -229,9 +234,10 @@ def _by_words(terms: Sequence[Term], pool: _Pool) -> list[float]:
         for seq in term.having & places.keys():
             place = places[seq]
             said = pool.times[place]
-            times = 0
-            for stem in stems:
-                times += said.get(stem, 0)
+            if said is None:
+                times = len(stems & pool.stems[place])
+            else:
+                times = sum([said[stem] for stem in stems if stem in said])
             # Where only key or value has the word, the text has it no time, and its length says nothing.
             part = _saturated(times, pool.dampers[place], pool.saturation) if times else 1.0
             scores[place] += weight * part
@@ -288,9 +294,10 @@ def _from_related(terms: Sequence[Term], pool: _Pool, heard: Sequence[float]) ->
         return [0.0] * known
     telling: defaultdict[str, float] = defaultdict(float)
     for place in models:
+        said = pool.times[place]
         for stem in pool.stems[place]:
             if pool.spread[stem] >= _LEAST_SHARED and stem not in pool.common:
-                times = pool.times[place][stem]
+                times = 1 if said is None else said[stem]
                 weight = log(1 + known / pool.spread[stem]) * times / (times + 1)
                 telling[stem] += heard[place] / total * weight if total else 0.0
     best = dict(sorted(telling.items(), key=lambda pair: (-pair[1], pair[0]))[:_RELATED])
@@ -303,15 +310,18 @@ def _from_related(terms: Sequence[Term], pool: _Pool, heard: Sequence[float]) ->
     parts = {stem: unit * weight for stem, weight in best.items()}
     scores = []
     for said, stems, damper in zip(pool.times, pool.stems, pool.dampers, strict=True):
-        # In one order always: a sum of fractions depends on it.
-        shared = sorted(stems & names)
-        scores.append(sum([parts[stem] * _saturated(said[stem], damper, saturation) for stem in shared]))
+        shared = names & stems
+        # Summed exactly, for a set has no order of its own.
+        if said is None:
+            scores.append(fsum([parts[stem] for stem in shared]) * _saturated(1, damper, saturation))
+        else:
+            scores.append(fsum([parts[stem] * _saturated(said[stem], damper, saturation) for stem in shared]))
     return scores
 
 
-def _newer_first(ranked: list[Ranked], pool: _Pool, terms: Sequence[Term]) -> list[Ranked]:
+def _newer_first(ranked: list[Ranked], pool: _Pool, terms: Sequence[Term], changes: Set[str]) -> list[Ranked]:
     """The ranking in which, of two facts about the same matter with scores that are near, the newer comes first."""
-    matters = _Matters(pool, terms)
+    matters = _Matters(pool, terms, changes)
     order: list[Ranked] = []
     for one in ranked[:_COMPARED]:
         place = len(order)
@@ -328,12 +338,13 @@ class _Matters:
     """Says of two facts whether they are about the same matter.
 
     That they have a word of the query in common says little, for all have one: they must have the words that tell
-    most. Beside these, notes must have all words of the query that the older has, and together what it has together;
-    turns of a chat, and notes that lack some, a word beside the query that hardly any other fact has.
+    most. Beside these the newer must have all words of the query that the older has, and tell of a change or, in notes,
+    have together what that has together; or both have a word beside the query that hardly any other fact has.
     """
 
-    def __init__(self, pool: _Pool, terms: Sequence[Term]) -> None:
+    def __init__(self, pool: _Pool, terms: Sequence[Term], changes: Set[str]) -> None:
         self._pool = pool
+        self._changes = frozenset(changes).difference(*(term.stems for term in terms))
         least = _TELLING_SHARE * max(term.weight for term in terms) if terms else 0.0
         self._telling = [term.stems for term in terms if term.weight >= least]
         self._untold = frozenset(pool.common).union(*(term.stems for term in terms))
@@ -344,15 +355,33 @@ class _Matters:
     def are_same(self, one: int, other: int) -> bool:
         """Whether two facts of the pool are, of which the second is the older."""
         newer, older = self._places[one], self._places[other]
-        stems = self._pool.stems[newer] & self._pool.stems[older]
-        if not self._telling or not all(stems & told for told in self._telling):
+        one_has, other_has = self._pool.stems[newer], self._pool.stems[older]
+        if not self._telling or any(
+            told.isdisjoint(one_has) or told.isdisjoint(other_has) for told in self._telling
+        ):
             return False
-        if self._are_notes and all(one in term.having for term in self._asked if other in term.having):
+        had = [term for term in self._asked if other in term.having]
+        if all(one in term.having for term in had):
+            least = _SAME_IN_NOTES if self._are_notes else _SAME_IN_CHAT
+            if len(had) >= least and self._tells_of_a_change(newer):
+                return True
             together = self._pool.together
-            if together[newer].keys() >= together[older].keys():
+            if self._are_notes and together[newer].keys() >= together[older].keys():
                 return True
         spread, untold = self._pool.spread, self._untold
-        return any(spread[stem] <= _RARE and stem not in untold for stem in stems)
+        return any(spread[stem] <= _RARE and stem not in untold for stem in one_has & other_has)
+
+    def _tells_of_a_change(self, place: int) -> bool:
+        """Whether a fact says beside a word that tells most that something is not as it was.
+
+        A note is about much: what changed may be something else.
+        """
+        if self._changes.isdisjoint(self._pool.stems[place]):
+            return False
+        said = self._pool.facts[place].stems
+        told = [at for at, stem in enumerate(said) if any(stem in one for one in self._telling)]
+        beside = (said[max(at - _BESIDE_A_CHANGE, 0) : at + _BESIDE_A_CHANGE + 1] for at in told)
+        return any(not self._changes.isdisjoint(some) for some in beside)
 
 
 def _lifted(one: Ranked, over: Ranked) -> Ranked:

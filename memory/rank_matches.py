@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, overload
 
@@ -23,7 +24,7 @@ from memory.search import (
     query_words,
     scope_token,
 )
-from memory.search_forms import forms_of
+from memory.search_forms import CHANGES, forms_of
 
 if TYPE_CHECKING:
     from memory.model import Status
@@ -53,9 +54,11 @@ _LEAST_FOUND: Final = 64
 _MAX_SHARE_OF_KNOWN: Final = 0.9
 
 
-_Split = Callable[[str], tuple[str, ...]]
+_Split = Callable[[str], Sequence[str]]
+_NONE: Final = frozenset[str]()
 _COMMON: Final[list[frozenset[str]]] = []
 """The stems of the stop words, once they were asked for."""
+_CHANGES: Final[list[frozenset[str]]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +106,22 @@ class _Search:
         return None if self.view.has_more(match, self.frequent) else self.view.matching(match)
 
     def newest(self, match: str) -> list[int]:
-        """The newest that match; what was found is kept for the time of the search."""
-        if match not in self._newest:
-            self._newest[match] = self.view.matching_of_status(
-                self.tenant_id, self.agent_tag, match, self.statuses, min(_NEWEST, self.frequent)
-            )
+        """The newest that match, of those that `look_for` looked for."""
         return self._newest[match]
+
+    def look_for(self, matches: Iterable[str]) -> None:
+        """Finds the newest facts that match each of these, and keeps them for the time of the search."""
+        most = min(_NEWEST, self.frequent)
+        unknown = [match for match in matches if match not in self._newest]
+        found = {match: self.view.newest_matching(match, most) for match in unknown}
+        standing = self.standing(set(chain.from_iterable(found.values()))) if found else set()
+        for match, seqs in found.items():
+            kept = [seq for seq in seqs if seq in standing]
+            if len(kept) < len(seqs) == most:
+                # One of the newest is past: an older one is looked for in its place, fact by fact.
+                scope = self.tenant_id, self.agent_tag
+                kept = self.view.matching_of_status(*scope, match, self.statuses, most)
+            self._newest[match] = kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +168,7 @@ def find(
     order = [*sorted(near - candidates), *(seq for _, seq in first[: _READ_OF_NOTES + len(near)])]
     facts, keys = _read(search, order, candidates | near, split, len(near))
     terms = _completed(terms, asked, facts)
-    ranked = second_pass(terms, facts, _common(split), meaning)
+    ranked = second_pass(terms, facts, _common(split), meaning, _changes(split))
     return Found(ranked, _Rest(first, candidates, ranked), terms, keys)
 
 
@@ -164,8 +177,9 @@ def _candidates(search: _Search, asked: Sequence[_Asked], least: int) -> set[int
     found = search.standing(rare) if rare else set()
     frequent = [one.match for one in asked if one.is_frequent]
     if frequent and len(found) < least:
-        found.update(search.newest(each_of(frequent)))
-        for match in frequent:
+        together = each_of(frequent)
+        search.look_for([together, *frequent])
+        for match in (together, *frequent):
             found.update(search.newest(match))
     return found
 
@@ -177,13 +191,14 @@ def _weighed(
     split: _Split,
 ) -> list[Term]:
     rare = [one.match for one in asked if one.having]
-    # Most queries have no word of a key, which is asked once for all rare words, and once for the rest.
+    # Most queries have no word of a key, which is asked once for all rare words.
     named = bool(rare and search.view.matching(in_key(any_of(rare)), 1))
-    frequent = _Frequent(search, rare, [one.match for one in asked if one.is_frequent], candidates)
+    if len(candidates) <= search.frequent:
+        search.look_for([one.match for one in asked if one.is_frequent])
     terms = []
     for one in asked:
         if one.having is None:
-            having, keyed = frequent.of(one.match)
+            having, keyed = _having_frequent(search, any_of(rare), one.match, candidates), set[int]()
             share = len(having) / max(len(candidates), 1) * search.known * _MAX_SHARE_OF_KNOWN
             weight = weight_of(search.known, max(share, search.frequent))
         elif one.having:
@@ -197,53 +212,41 @@ def _weighed(
     return terms
 
 
-class _Frequent:
-    """Says which candidates have a frequent word, and which have it in key, subject or value.
+def _having_frequent(search: _Search, rare: str, match: str, candidates: Set[int]) -> set[int]:
+    """The candidates that have a frequent word: some of the newest, and those that a rare word found.
 
-    Never by reading the word to its end: half of a million facts may say it, and none have it in their key.
+    Never by reading the word to its end: half of a million facts may say it.
     """
-
-    def __init__(
-        self, search: _Search, rare: Sequence[str], matches: Sequence[str], candidates: Set[int]
-    ) -> None:
-        self._search, self._candidates = search, candidates
-        self._rare = any_of(rare)
-        self._are_few = len(candidates) <= search.frequent
-        named = in_key(any_of(matches))
-        newest = [search.newest(match) for match in matches] if self._are_few else []
-        since = min((seqs[-1] for seqs in newest if seqs), default=None)
-        view = search.view
-        self._named_newest = since is not None and bool(view.matching(named, 1, since))
-        self._named_beside = bool(rare and matches and view.matching(f"({self._rare}) AND {named}", 1))
-
-    def of(self, match: str) -> tuple[set[int], set[int]]:
-        search, view = self._search, self._search.view
-        having: set[int] = set()
-        keyed: set[int] = set()
-        if self._are_few and (newest := search.newest(match)):
-            having.update(newest)
-            if self._named_newest:
-                keyed.update(view.matching(in_key(match), since=newest[-1]))
-        if self._rare:
-            having.update(view.matching(f"({self._rare}) AND ({match})"))
-            if self._named_beside:
-                keyed.update(view.matching(f"({self._rare}) AND {in_key(match)}"))
-        having &= self._candidates
-        return having, having & keyed
+    having = set(search.newest(match)) if len(candidates) <= search.frequent else set()
+    if rare:
+        having.update(search.view.matching(f"({rare}) AND ({match})"))
+    return having & candidates
 
 
 def _completed(terms: Sequence[Term], asked: Iterable[_Asked], facts: Iterable[Reading]) -> list[Term]:
-    """The terms, with those facts that were read and have a frequent word whose facts the index was not asked for."""
+    """The terms, with those facts that were read and have a frequent word, of which the index tells the newest alone.
+
+    Whether a frequent word stands in a key the index is not asked at all: it would be read far to find none.
+    """
     frequent = {one.word for one in asked if one.is_frequent}
     wanted = frozenset[str]().union(*(term.stems for term in terms if term.word in frequent))
     if not wanted:
         return list(terms)
     saying: dict[str, set[int]] = {stem: set() for stem in wanted}
+    named: dict[str, set[int]] = {stem: set() for stem in wanted}
     for fact in facts:
-        for stem in wanted.intersection(fact.stems):
+        for stem in wanted & fact.distinct:
             saying[stem].add(fact.seq)
+        for stem in wanted & fact.named:
+            named[stem].add(fact.seq)
     return [
-        term._replace(having=term.having | set[int]().union(*(saying[stem] for stem in term.stems)))
+        Term(
+            term.word,
+            term.weight,
+            term.stems,
+            set[int]().union(term.having, *(saying[stem] | named[stem] for stem in term.stems)),
+            set[int]().union(term.keyed, *(named[stem] for stem in term.stems)),
+        )
         if term.word in frequent
         else term
         for term in terms
@@ -277,17 +280,25 @@ def _read(
         rows += more
     keys = {row.seq: row.key_tag for row in rows}
     # Made anew by its fields, which takes a third of the time of `_replace`.
-    return [Reading(*fact[:4], beside[fact.seq]) if fact.seq in beside else fact for fact in facts], keys
+    return [Reading(*fact[:6], beside[fact.seq]) if fact.seq in beside else fact for fact in facts], keys
 
 
 def _reading(row: store_search.TextRow, split: _Split) -> Reading:
-    return Reading(row.seq, row.recorded_at, split(row.text[:_READ_CHARACTERS]), len(row.text))
+    stems = split(row.text[:_READ_CHARACTERS])
+    named = frozenset(split(row.named)) if row.named else _NONE
+    return Reading(row.seq, row.recorded_at, stems, frozenset(stems), named, len(row.text))
 
 
 def _common(split: _Split) -> frozenset[str]:
     if not _COMMON:
         _COMMON.append(frozenset(split(" ".join(STOP_WORDS))))
     return _COMMON[0]
+
+
+def _changes(split: _Split) -> frozenset[str]:
+    if not _CHANGES:
+        _CHANGES.append(frozenset(split(" ".join(CHANGES))))
+    return _CHANGES[0]
 
 
 class _Rest(Sequence[Ranked]):

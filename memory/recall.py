@@ -7,14 +7,14 @@ that clients disagree about stand together, each of them, whichever was found.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from memory import edge, store_ledger, store_search
 from memory.allow import TOLD, may_tell
-from memory.answers import NOTICE, Answer, receipts
+from memory.answers import NOTICE, Answer, receipts_of
 from memory.grants import open_reading
 from memory.key_view import STANDING, KeyView, state_of_fact
 from memory.model import MAX_TEXT_BYTES
@@ -81,7 +81,7 @@ def recall(
             found = find(view, scope.tenant_id, scope.agent_tag, words, statuses, count, near)
             hits, omitted = _served_of(found, _Judge(read, found.keys, past), count)
             lifted = store_ledger.reaffirmed(view, scope.tenant_id, [hit.fact for hit in hits])
-    states = receipts(parts)
+    states = receipts_of(parts, [hit.fact for hit in hits])
     best = max((hit.ranked.score for hit in hits), default=0.0)
     facts = []
     for hit in hits:
@@ -115,14 +115,17 @@ def _meaning(parts: Parts, view: Snapshot, scope: Scope, query: str) -> Mapping[
 
 
 def _served_of(found: Found, judge: _Judge, count: int) -> tuple[list[_Hit], int]:
-    """The best `count` matches that are served, and how many matches come after them."""
+    """The best `count` matches that are served, and how many come after them, rivals that did not fit among these."""
     hits: list[_Hit] = []
     forms: dict[tuple[object, ...], _Hit] = {}
     taken: set[int] = set()
+    rivals: set[int] = set()
     size = len(found.ranked) + len(found.rest)
     for place, one in enumerate(_read_ahead(found, judge, hits, count), start=1):
         for fact, state in () if one.seq in taken else judge.with_rivals(one.seq):
             taken.add(fact.seq)
+            if fact.seq != one.seq:
+                rivals.add(fact.seq)
             form = _form(fact, state)
             same = forms.get(form)
             if same is not None:
@@ -131,8 +134,15 @@ def _served_of(found: Found, judge: _Judge, count: int) -> tuple[list[_Hit], int
                 forms[form] = hit = _Hit(fact, state, one)
                 hits.append(hit)
         if len(hits) >= count:
-            return hits[:count], size - place
+            return hits[:count], size - place - _coming(found, place, rivals) + len(hits) - count
     return hits[:count], max(size - _MAX_CANDIDATES, 0)
+
+
+def _coming(found: Found, place: int, rivals: Set[int]) -> int:
+    """How many of the rivals that stood beside a match would come again as matches of their own."""
+    if not rivals:
+        return 0
+    return sum(one.seq in rivals for one in islice(chain(found.ranked, found.rest), place, None))
 
 
 def _read_ahead(found: Found, judge: _Judge, hits: Sequence[_Hit], count: int) -> Iterator[Ranked]:

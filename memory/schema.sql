@@ -1,4 +1,4 @@
--- The store, version 2. Whatever an erasure must destroy stands in `contents`, `facts`, `search` and
+-- The store, version 3. Whatever an erasure must destroy stands in `contents`, `facts`, `search` and
 -- `tenants.name`; all are rowid tables, and no index holds plaintext: a *_tag is a keyed hash (memory/vault).
 -- docs/formats/store.md says what each column promises.
 

@@ -13,11 +13,12 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from memory.search_forms import forms_of
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the columns made from a content. A row is deleted by its columns, so another version means a new index."""
 
 UNINDEXED: Final = frozenset({"held", "refused", "discarded"})
@@ -25,6 +26,7 @@ UNINDEXED: Final = frozenset({"held", "refused", "discarded"})
 
 MAX_TERMS: Final = 64
 _MAX_KNOWN: Final = 1 << 14
+_MAX_JOINED: Final = 48
 _SCOPE_BYTES: Final = 8
 _SCOPE_DIGITS: Final = 20
 
@@ -108,11 +110,29 @@ def each_of(matches: Sequence[str]) -> str:
 
 def index_words(text: str) -> list[str]:
     """The words of a text under which it is found, each of them one for the tokenizer of the index."""
+    return [*text_words(text), *joined_words(text)]
+
+
+def text_words(text: str) -> list[str]:
+    """The words of a text as they stand in it, without those that hyphens join."""
     if text.isascii():
         return _ascii_word().findall(text)
     plain = _plain(text)
     grams = [gram for run in _unsegmented().findall(plain) for gram in _index_grams(run)]
     return [*_spaced(plain), *grams]
+
+
+def joined_words(text: str) -> list[str]:
+    """What hyphens part, each as one word: who asks for `email` finds `e-mail`, and the other way round."""
+    if text.isascii():
+        if "-" not in text:
+            return []
+        hyphened = _ascii_hyphened().findall(text)
+    else:
+        plain = _normal(text).translate(_HYPHENED)
+        hyphened = _hyphened().findall(plain) if "-" in plain else []
+    joined = [word.replace("-", "") for word in hyphened]
+    return [word for word in joined if len(word) <= _MAX_JOINED and not _unsegmented().search(word)]
 
 
 def query_words(query: str) -> list[str]:
@@ -128,16 +148,8 @@ def _words_of_query(query: str) -> list[str]:
         words = _distinct(_spaced(plain))
         grams = _distinct(gram for run in _unsegmented().findall(plain) for gram in _query_grams(run))
     telling = [word for word in words if word.lower() not in STOP_WORDS]
-    joined = [word for word in _joined(query) if word not in words][: MAX_TERMS - len(words)]
+    joined = [word for word in _distinct(joined_words(query)) if word not in words][: MAX_TERMS - len(words)]
     return [*(telling if telling or grams else words), *joined, *grams]
-
-
-def _joined(query: str) -> list[str]:
-    """The words that hyphens part in a query, each as one: who asks for `e-mail` finds `email`."""
-    if "-" not in query and query.isascii():
-        return []
-    found = (index_words(_HYPHENS.sub("", word)) for word in _hyphened().findall(query))
-    return _distinct(words[0] for words in found if len(words) == 1)
 
 
 def _column(scope: str, text: str) -> str:
@@ -151,7 +163,11 @@ def _plain(text: str) -> str:
 
     All tables are of one version: a fact indexed under one Python and SQLite is deleted under another.
     """
-    return unicodedata.ucd_3_2_0.normalize("NFKC", text).translate(_PLAIN)
+    return _normal(text).translate(_PLAIN)
+
+
+def _normal(text: str) -> str:
+    return unicodedata.ucd_3_2_0.normalize("NFKC", text)
 
 
 def _spaced(plain: str) -> list[str]:
@@ -164,13 +180,15 @@ def _ascii_word() -> re.Pattern[str]:
     return re.compile(r"[A-Za-z0-9]+")
 
 
-_HYPHENS: Final = re.compile("[-\u2010\u2011]")
+@cache
+def _ascii_hyphened() -> re.Pattern[str]:
+    # From the beginning of a word alone, else one word of a megabyte would be tried from each of its letters.
+    return re.compile("(?<![A-Za-z0-9])[A-Za-z0-9]+(?:-[A-Za-z0-9]+)+")
 
 
 @cache
 def _hyphened() -> re.Pattern[str]:
-    # From the beginning of a word alone, else one word of a megabyte would be tried from each of its letters.
-    return re.compile("(?<![^\\W_])[^\\W_]+(?:[-\u2010\u2011][^\\W_]+)+")
+    return re.compile("(?<![^ -])[^ -]+(?:-[^ -]+)+")
 
 
 @cache
@@ -197,26 +215,66 @@ def _unsegmented() -> re.Pattern[str]:
 
 
 class _Plain(dict[int, str]):
-    """What becomes of a character: letters, digits and marks stay, and everything else ends a word.
+    """What becomes of a character: a letter stays, of some scripts its base; a digit is one of ASCII; else a space.
 
-    What Unicode 3.2 does not know is a word of its own, in ASCII: versions of SQLite differ in what they take it for.
+    Marks stay where they make another letter of it, as in Indic scripts. Those of Latin, Greek, Cyrillic, Hebrew and
+    Arabic are left out, for the same word is written with and without them. What Unicode 3.2 does not know is a word
+    of its own, in ASCII: versions of SQLite differ in what they take it for.
     """
 
+    def __init__(self, **kept: str) -> None:
+        super().__init__({ord(character): plain for character, plain in kept.items()})
+
     def __missing__(self, code: int) -> str:
-        character = chr(code)
-        category = unicodedata.ucd_3_2_0.category(character)
-        if category[0] in "LN" or category in ("Mn", "Mc", "Co"):
-            plain = character
-        elif category == "Cn":
-            plain = f" u{code:x} "
-        else:
-            plain = " "
+        plain = _plain_of(chr(code))
         if len(self) < _MAX_KNOWN:
             self[code] = plain
         return plain
 
 
+def _plain_of(character: str) -> str:
+    if character in _WITHIN_WORDS or _is_left_out(character):
+        return ""
+    category = unicodedata.ucd_3_2_0.category(character)
+    if category == "Cn":
+        return f" u{ord(character):x} "
+    if category[0] not in "LN" and category not in ("Mn", "Mc", "Co"):
+        return " "
+    if category == "Nd":
+        return str(unicodedata.ucd_3_2_0.decimal(character))
+    return _folded(character) if _FOLDED.match(character) else character
+
+
+def _folded(character: str) -> str:
+    """A letter without its marks, and one that has no marks to lose by the letters that it is written with else."""
+    base = unicodedata.ucd_3_2_0.normalize("NFKD", character)
+    return "".join(_LETTERS.get(one, one) for one in base if not _is_left_out(one))
+
+
+def _is_left_out(character: str) -> bool:
+    return _MARKS.match(character) is not None
+
+
+_WITHIN_WORDS: Final = frozenset("\u00ad\u0640\u200c\u200d\u2060\ufeff")
+"""Not seen, or only to be seen: a soft hyphen, the Arabic stroke that makes words longer, joiners."""
+_MARKS: Final = re.compile(
+    "[\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"
+    "\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed]"
+)
+_FOLDED: Final = re.compile("[\u00c0-\u024f\u0370-\u052f\u0621-\u06d3\u1e00-\u1fff]")
+"""Latin, Greek, Cyrillic and Arabic letters."""
+_LETTERS: Final[Mapping[str, str]] = MappingProxyType(
+    {"\u00df": "ss", "\u0131": "i"}
+    | dict.fromkeys("\u00c6\u00e6", "ae")
+    | dict.fromkeys("\u0152\u0153", "oe")
+    | dict.fromkeys("\u00d8\u00f8", "o")
+    | dict.fromkeys("\u0141\u0142", "l")
+    | dict.fromkeys("\u00d0\u00f0\u0110\u0111", "d")
+    | dict.fromkeys("\u00de\u00fe", "th")
+    | dict.fromkeys("\u0126\u0127", "h")
+)
 _PLAIN: Final = _Plain()
+_HYPHENED: Final = _Plain(**{"-": "-", "\u2010": "-", "\u2011": "-"})
 
 
 def _index_grams(run: str) -> Iterator[str]:

@@ -33,6 +33,20 @@ six 6 sixth; seven 7 seventh; eight 8 eighth; nine 9 ninth; ten 10 tenth; eleven
 """
 
 
+# Words of five languages. What has another meaning more often than this one is left out: `last`, `over`, `right`.
+_CHANGES: Final = """
+now longer anymore actually instead correction correct moved switched changed updated replaced renamed postponed pushed
+rescheduled delayed cancelled canceled upgraded migrated extended raised cut reduced increased became revised new newly
+turns wrong mistaken stopped quit left dropped
+jetzt nun mehr statt ge\u00e4ndert verschoben korrektur umgezogen gewechselt
+d\u00e9sormais maintenant plus chang\u00e9 d\u00e9plac\u00e9 rectification
+ahora ya cambi\u00f3 movido correcci\u00f3n
+adesso ora pi\u00f9 cambiato spostato correzione
+"""
+CHANGES: Final = tuple(_CHANGES.split())
+"""Words of whoever tells that something is not as it was. They change the order of what was found, and find nothing."""
+
+
 def _groups() -> dict[str, tuple[str, ...]]:
     groups = {}
     for line in _FORMS.replace("\n", ";").split(";"):
@@ -44,7 +58,15 @@ def _groups() -> dict[str, tuple[str, ...]]:
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(_groups())
 
 
+_ENDINGS: Final = (("s", ""), ("es", ""), ("ies", "y"), ("ing", ""), ("ing", "e"))
+
+
 def forms_of(word: str) -> tuple[str, ...]:
     """A word of a query with its irregular forms, itself first; alone if it has none."""
     lowered = word.lower()
-    return (word, *(form for form in _GROUPS.get(lowered, ()) if form != lowered))
+    forms = _GROUPS.get(lowered)
+    if forms is None and lowered.endswith(("s", "ing")):
+        # What the stemmer makes one with its base has the forms of that: who asks who `leads` finds `led`.
+        bases = (lowered.removesuffix(end) + left for end, left in _ENDINGS if lowered.endswith(end))
+        forms = next((_GROUPS[base] for base in bases if base in _GROUPS), ())
+    return (word, *(form for form in forms or () if form != lowered))

@@ -1,12 +1,13 @@
 """Brings the vectors of a home up to its facts: at a read for what was just written, at a publication for all.
 
 No write waits for it, and a fact without a vector is found by its words. It is resumed wherever it stopped: what has
-no vector of the model of the settings gets one, and a new model takes the place of the old one fact by fact.
+no vector of the model of the settings gets one, and a new model takes the place of the old one fact by fact. So does
+one that answers under its old name with vectors of another width, which can't be compared with those there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from memory import store_vectors, vectors
@@ -23,6 +24,8 @@ _BATCH: Final = 256
 _AT_A_READ: Final = 8
 _ANEW_AT_A_READ: Final = 1
 """So many steps where another model made the vectors there are: they are made anew in the background, not by a read."""
+_WIDTHS: Final[dict[str, int]] = {}
+"""How many numbers the vectors of a model had when it last answered: a service may change that under the same name."""
 AT_A_TURN: Final = 32
 """As many steps a server takes each time it publishes: it must be able to end soon."""
 
@@ -39,6 +42,8 @@ def catch_up(parts: Parts, batches: int | None = None) -> int:
             return 0
         with parts.store.read_whole() as view:
             scopes = store_vectors.scopes(view)
+        if scopes and embedder.name not in _WIDTHS:
+            _embed(embedder, [" "])
         for tenant_id, agent_tag in scopes:
             left = None if batches is None else batches - -(-made // _BATCH)
             made += _scope(parts, embedder, tenant_id, agent_tag, 0, left)
@@ -72,10 +77,16 @@ def meaning(parts: Parts, view: Snapshot, scope: Scope, query: str) -> Mapping[i
     if not rows:
         return {}
     try:
-        (asked,) = embedder.embed([query])
+        (asked,) = _embed(embedder, [query])
     except UnavailableError:
         return {}
     return vectors.nearest(list(asked), rows)
+
+
+def _embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    made = embedder.embed(texts)
+    _WIDTHS[embedder.name] = len(made[0])
+    return made
 
 
 def _scope(
@@ -85,10 +96,12 @@ def _scope(
     while batches is None or batches > 0:
         with parts.store.read() as view:
             view.enter(tenant_id)
-            lacking = store_vectors.lacking(view, tenant_id, agent_tag, embedder.name, _BATCH, after)
+            lacking = store_vectors.lacking(
+                view, tenant_id, agent_tag, (embedder.name, _WIDTHS.get(embedder.name)), _BATCH, after
+            )
         if not lacking:
             break
-        packed = vectors.pack(embedder.embed([text for _, text in lacking]))
+        packed = vectors.pack(_embed(embedder, [text for _, text in lacking]))
         with parts.store.write() as txn:
             txn.view.enter(tenant_id)
             told = zip((seq for seq, _ in lacking), packed, strict=True)

@@ -269,6 +269,15 @@ class Snapshot:
         sql = "SELECT rowid FROM search WHERE search MATCH ? AND rowid >= ? LIMIT ?"
         return [seq for (seq,) in self.rows(sql, match, since, limit)]
 
+    def newest_matching(self, match: str, limit: int) -> list[int]:
+        """Numbers of the newest facts whose words match, of any status, newest first."""
+        # As one text, which takes a third less than a row for each number.
+        sql = """SELECT json_group_array(m.seq) FROM (
+                   SELECT rowid AS seq FROM search WHERE search MATCH ? ORDER BY rowid DESC LIMIT ?) m"""
+        [(found,)] = self.rows(sql, match, limit)
+        seqs: list[int] = json.loads(found)
+        return seqs
+
     def has_more(self, match: str, count: int) -> bool:
         """Whether the words of more facts than so many match."""
         found = self.rows("SELECT 1 FROM search WHERE search MATCH ? LIMIT 1 OFFSET ?", match, count)

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 from weakref import WeakKeyDictionary
 
 import cbor2
 
 from memory.event import NO_TAGS, decode_content
-from memory.search import index_words
+from memory.model import Status
+from memory.search import index_words, joined_words
 from memory.store_read import FACT, marks
 
 if TYPE_CHECKING:
-    from memory.model import Status
     from memory.rows import FactRow
     from memory.sql import Connection
     from memory.store_read import Snapshot
@@ -29,15 +29,19 @@ _FULL: Final[WeakKeyDictionary[Connection, dict[tuple[int, bytes, int], object]]
 
 
 _TAGS_AT_ONCE: Final = 12
+_NAMED: Final = ("key", "subject", "value")
+_FEW: Final = 64
+"""Of facts that are past so many are told apart at once; where there are more, each fact is asked for."""
 
 
 class TextRow(NamedTuple):
-    """What a ranking reads of a fact; `key_tag` is None for one without a key."""
+    """What a ranking reads of a fact; `key_tag` is None for one without a key, `named` is key, subject and value."""
 
     seq: int
     recorded_at: int
     key_tag: bytes | None
     text: str
+    named: str = ""
 
 
 def scope_size(view: Snapshot, tenant_id: int, agent_tag: bytes, limit: int) -> int:
@@ -66,6 +70,11 @@ def having_status(
 ) -> set[int]:
     """Those of these facts that are of the scope, of some statuses, and on no hold."""
     asked = set(seqs)
+    if not asked:
+        return asked
+    past = _of_other_status(view, tenant_id, agent_tag, min(asked), max(asked), statuses)
+    if past is not None:
+        return asked.difference(past)
     # Nearly all of them are, so the others are fewer to give.
     rows = view.rows(
         f"""SELECT j.value FROM json_each(?) j LEFT JOIN facts f ON f.seq = j.value AND f.tenant = ?
@@ -79,6 +88,27 @@ def having_status(
     return asked.difference([seq for (seq,) in rows])
 
 
+def _of_other_status(
+    view: Snapshot, tenant_id: int, agent_tag: bytes, first: int, last: int, statuses: Sequence[Status]
+) -> list[int] | None:
+    """The facts of a scope between two numbers that have another status or are on hold; None if they are many."""
+    others = [status for status in get_args(Status) if status not in statuses]
+    rows = view.rows(
+        f"""SELECT seq FROM facts WHERE tenant = ? AND agent_tag = ? AND status IN ({marks(others)})
+            AND seq BETWEEN ? AND ?
+            UNION ALL SELECT seq FROM facts WHERE tenant = ? AND (end_erased OR on_hold) AND on_hold <> 0
+            LIMIT ?""",
+        tenant_id,
+        agent_tag,
+        *others,
+        first,
+        last,
+        tenant_id,
+        _FEW + 1,
+    )
+    return None if len(rows) > _FEW else [seq for (seq,) in rows]
+
+
 def texts(view: Snapshot, tenant_id: int, agent_tag: bytes, seqs: Iterable[int]) -> list[TextRow]:
     """What these facts of a scope say."""
     rows = view.rows(
@@ -89,17 +119,19 @@ def texts(view: Snapshot, tenant_id: int, agent_tag: bytes, seqs: Iterable[int])
         tenant_id,
         agent_tag,
     )
-    return [TextRow(seq, at, key_tag, _text_of(content)) for seq, at, key_tag, content in rows]
+    return [TextRow(seq, at, key_tag, *_texts_of(content)) for seq, at, key_tag, content in rows]
 
 
-def _text_of(data: bytes) -> str:
+def _texts_of(data: bytes) -> tuple[str, str]:
     try:
         content: object = cbor2.loads(data, semantic_decoders=NO_TAGS)
     except cbor2.CBORDecodeError:
         content = None
     # What is served is decoded strictly; here it only ranks.
-    text = content.get("text") if isinstance(content, dict) else decode_content(data).get("text")
-    return text if isinstance(text, str) else ""
+    get = content.get if isinstance(content, dict) else decode_content(data).get
+    text = get("text")
+    named = " ".join([str(get(name)) for name in _NAMED if get(name)])
+    return text if isinstance(text, str) else "", named
 
 
 def keys_of(view: Snapshot, tenant_id: int, agent_tag: bytes, seqs: Iterable[int]) -> dict[int, bytes | None]:
@@ -121,6 +153,32 @@ def neighbours(
 
     Only what stands counts, and order is that of the scope alone: what others write in between is not seen.
     """
+    asked = list(seqs)
+    rows = view.rows(
+        """SELECT j.value, n.seq FROM json_each(?3) j CROSS JOIN facts n ON n.tenant = ?1 AND n.agent_tag = ?2
+           AND n.status = 'active' AND n.seq BETWEEN j.value - 2 AND j.value + 2""",
+        tenant_id,
+        agent_tag,
+        json.dumps(asked),
+    )
+    around: dict[int, set[int]] = {seq: set() for seq in asked}
+    for seq, other in rows:
+        around[seq].add(other)
+    # Where nobody else wrote in between, as is most often so, they are the numbers beside it.
+    found: dict[int, tuple[int | None, ...]] = {
+        seq: (seq - 2, seq - 1, seq + 1, seq + 2)
+        for seq in asked
+        if around[seq] >= {seq - 2, seq - 1, seq + 1, seq + 2}
+    }
+    if apart := [seq for seq in asked if seq not in found]:
+        found |= _neighbours_apart(view, tenant_id, agent_tag, apart)
+    return found
+
+
+def _neighbours_apart(
+    view: Snapshot, tenant_id: int, agent_tag: bytes, seqs: Sequence[int]
+) -> dict[int, tuple[int | None, ...]]:
+    """As `neighbours`, however many numbers lie between."""
     beside = (
         "(SELECT n.seq FROM facts n WHERE n.tenant = ?1 AND n.agent_tag = ?2 AND n.status = 'active' "
         "AND n.seq {sign} j.value ORDER BY n.seq {order} LIMIT 1 OFFSET {offset})"
@@ -130,15 +188,21 @@ def neighbours(
         beside.format(sign=sign, order=order, offset=offset) for sign, order, offset in places
     )
     rows = view.rows(
-        f"SELECT j.value, {columns} FROM json_each(?3) j", tenant_id, agent_tag, json.dumps(list(seqs))
+        f"SELECT j.value, {columns} FROM json_each(?3) j", tenant_id, agent_tag, json.dumps(seqs)
     )
     return {seq: tuple(beside) for seq, *beside in rows}
 
 
-def splitter(view: Snapshot) -> Callable[[str], tuple[str, ...]]:
+def splitter(view: Snapshot) -> Callable[[str], list[str]]:
     """What gives the words of a text as the index has them: in lower case, without marks, by their stems."""
     split = view.splitter()
-    return lambda text: tuple(split(text if text.isascii() else " ".join(index_words(text))))
+
+    def stems(text: str) -> list[str]:
+        if not text.isascii():
+            return split(" ".join(index_words(text)))
+        return [*split(text), *split(" ".join(joined_words(text)))] if "-" in text else split(text)
+
+    return stems
 
 
 def facts_of_keys(

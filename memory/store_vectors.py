@@ -19,19 +19,31 @@ def scopes(view: Snapshot) -> list[tuple[int, bytes]]:
 
 
 def lacking(
-    view: Snapshot, tenant_id: int, agent_tag: bytes, model: str, limit: int, after: int = 0
+    view: Snapshot,
+    tenant_id: int,
+    agent_tag: bytes,
+    model: tuple[str, int | None],
+    limit: int,
+    after: int = 0,
 ) -> list[tuple[int, str]]:
-    """Facts of a scope that stand and have no vector of a model, with their texts: in order, after a number."""
+    """Facts of a scope that stand and have no vector of a model, with their texts: in order, after a number.
+
+    A model is known by its name and, once it has answered, by how many numbers its vectors have.
+    """
+    name, width = model
+    wide = "" if width is None else "AND length(v.vector) = ?"
     rows = view.rows(
         f"""SELECT f.seq, c.content FROM facts f CROSS JOIN contents c ON c.seq = f.seq
             WHERE f.tenant = ? AND f.agent_tag = ? AND f.status IN ({", ".join("?" * len(STANDING))})
             AND f.seq > ? AND f.on_hold = 0
-            AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.seq = f.seq AND v.model = ?) ORDER BY f.seq LIMIT ?""",
+            AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.seq = f.seq AND v.model = ? {wide})
+            ORDER BY f.seq LIMIT ?""",
         tenant_id,
         agent_tag,
         *STANDING,
         after,
-        model,
+        name,
+        *(() if width is None else (width,)),
         limit,
     )
     return [(seq, _told(content)) for seq, content in rows]

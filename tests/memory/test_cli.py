@@ -76,6 +76,18 @@ def test_a_refusal_waits_in_review_and_a_person_lifts_it(
     assert run(capsys, home, "get", "api/region")[1]["current"] == "eu-west-1"
 
 
+def test_a_terminal_shows_why_facts_rank(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    run(capsys, home, "remember", "the gate is green", "--key", "gate/colour", "--value", "green")
+    run(capsys, home, "remember", "a green lantern")
+    asked = ["recall", "gate colour", "--home", str(home)]
+    assert cli.main(asked) == 0
+    (plain,) = capsys.readouterr().out.splitlines()
+    assert cli.main([*asked, "--explain"]) == 0
+    line, why = capsys.readouterr().out.splitlines()
+    assert line == plain and why.startswith("    has gate (")
+    assert "colour (" in why and "in key, subject or value" in why and "; scores 1.00 for its words" in why
+
+
 def test_conflicts_are_listed_and_resolved(
     capsys: pytest.CaptureFixture[str], home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

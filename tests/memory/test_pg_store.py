@@ -325,6 +325,27 @@ def test_a_home_with_another_key_is_refused(home: wiring.Home, tmp_path: Path) -
     assert caught.value.code == "key_mismatch"
 
 
+def test_words_of_an_older_version_are_made_anew(home: wiring.Home, postgres: Server) -> None:
+    me, other = home.memory(owner()), home.memory(owner("umbrella"))
+    for memory in (me, other):
+        memory.remember("The wi-fi of the Stra\u00dfe is off", key="wi-fi/state", value="off")
+    me.remember("nothing of that")
+    words = "SELECT tenant, term, seq, places FROM muniment.words ORDER BY 1, 2, 3"
+    database = psycopg.conninfo.conninfo_to_dict(home.config.database or "")["dbname"]
+    with postgres.connect(str(database)) as connection:
+        wanted = connection.execute(words).fetchall()
+        # As if each word had been hashed under another spelling.
+        connection.execute("UPDATE muniment.words SET term = term # 1")
+        connection.execute("UPDATE muniment.schema_version SET version = 1")
+        assert connection.execute(words).fetchall() != wanted
+        with wiring.open_home(home.path, clock=home.clock) as again:
+            found = again.memory(owner()).recall("wifi strasse")["facts"]
+            assert [fact["key"] for fact in found] == ["wi-fi/state"]
+        assert connection.execute(words).fetchall() == wanted
+        versions = connection.execute("SELECT version FROM muniment.schema_version").fetchall()
+        assert versions == [(pg_schema.VERSION,)]
+
+
 @pytest.mark.postgres
 def test_the_schema_is_made_once_by_many_and_shown_before(postgres: Server) -> None:
     with postgres.connect() as connection:

@@ -91,6 +91,44 @@ def test_what_an_apostrophe_joins_to_a_word_asks_for_nothing(me: Memory, query: 
 # What is served, and how
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "query"),
+    [
+        (
+            "The launch of Basalt is on April 12.",
+            "We moved the Basalt launch to May 3.",
+            "when is the Basalt launch",
+        ),
+        ("Dana Whitfield leads Basalt.", "Basalt is now led by Omar Haddad.", "who leads Basalt"),
+        (
+            "The Basalt office is in York.",
+            "Correction: the Basalt office is in Leeds.",
+            "where is the Basalt office",
+        ),
+        (
+            "Das Treffen von Basalt ist am Montag.",
+            "Das Treffen von Basalt ist verschoben.",
+            "wann Treffen Basalt",
+        ),
+    ],
+)
+def test_what_tells_of_a_change_comes_before_what_it_changes(
+    me: Memory, old: str, new: str, query: str
+) -> None:
+    for number in range(20):
+        me.remember(f"Basalt came up in review {number}, nothing decided.")
+    me.remember(old)
+    for number in range(20):
+        me.remember(f"Somebody asked about Orchid on day {number}.")
+    me.remember(new)
+    assert texts(me, query)[:2] == [new, old]
+    # Nothing is put before what is newer, whatever it says.
+    me.remember(old.replace("Basalt", "Orchid"))
+    me.remember(new.replace("Basalt", "Quarry"))
+    me.remember(old.replace("Basalt", "Quarry"))
+    assert texts(me, query.replace("Basalt", "Quarry"))[0] == old.replace("Basalt", "Quarry")
+
+
 def test_what_says_the_same_is_folded_into_the_newest(me: Memory) -> None:
     old, new = (me.remember(text)["id"] for text in ("The gate is green.", "the  gate is green"))
     me.remember("the gate isn't green")
@@ -116,6 +154,21 @@ def test_facts_that_disagree_stand_together(home: Home, me: Memory) -> None:
         me.remember(f"the launch party needs chairs, list {number}")
     values = [fact["value"] for fact in me.recall("lift-off June", limit=2)["facts"]]
     assert values == ["June", "May"]
+
+
+@pytest.mark.parametrize(("limit", "omitted"), [(1, 4), (2, 3), (3, 2), (4, 1), (5, 0), (9, 0)])
+def test_rivals_count_as_left_out_where_the_limit_cuts_them(
+    home: Home, me: Memory, limit: int, omitted: int
+) -> None:
+    me.remember("the launch is in May", key="launch", value="May")
+    home.memory(OTHER).remember("lift-off happens in June", key="launch", value="June")
+    home.memory(Principal("acme", "ops", "third", SCOPES)).remember(
+        "the launch happens in July", key="launch", value="July"
+    )
+    for number in range(2):
+        me.remember(f"the launch party needs chairs, list {number}")
+    found = me.recall("launch in June or July", limit=limit)
+    assert (len(found["facts"]), found["omitted"]) == (min(limit, 5), omitted)
 
 
 def test_what_is_superseded_is_found_only_when_asked_for(me: Memory) -> None:
@@ -177,7 +230,10 @@ def test_of_notes_those_come_first_that_have_together_what_the_query_has(words: 
     other = [f"w{place}" for place in range(words)]
     stems = [["basalt", *other]] * 16
     stems += [["basalt", "garden", *other], ["basalt", *other, "garden"]]
-    facts = [rank.Reading(seq, seq, tuple(one), len(one) * 5) for seq, one in enumerate(stems, 1)]
+    facts = [
+        rank.Reading(seq, seq, one, frozenset(one), frozenset(), len(one) * 5)
+        for seq, one in enumerate(stems, 1)
+    ]
     ranked = rank.second_pass([named, told], facts, frozenset())
     assert ranked[0].seq == first
     assert ranked[0].newer_than is None
@@ -282,7 +338,8 @@ def test_a_full_scope_is_counted_again_after_an_erasure(home: Home, me: Memory) 
 
 def test_the_first_pass_and_the_second_agree_on_one_word() -> None:
     term = rank.Term("heron", rank.weight_of(9, 2), frozenset({"heron"}), {1, 2}, set())
-    facts = [rank.Reading(seq, seq, ("heron", "pond"), 10) for seq in (1, 2)]
+    stems = ("heron", "pond")
+    facts = [rank.Reading(seq, seq, stems, frozenset(stems), frozenset(), 10) for seq in (1, 2)]
     assert [seq for _, seq in rank.first_pass([term], {1, 2})] == [2, 1]
     assert [one.seq for one in rank.second_pass([term], facts, frozenset())] == [2, 1]
 

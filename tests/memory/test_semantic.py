@@ -48,6 +48,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
 @pytest.fixture
 def senses(monkeypatch: pytest.MonkeyPatch) -> Senses:
     made = Senses()
+    semantic_index._WIDTHS.clear()
     monkeypatch.setattr(
         semantic_index, "embedder_of", lambda config: made if config.semantic != "off" else None
     )
@@ -138,6 +139,27 @@ def test_a_new_model_takes_the_place_of_the_old_one_and_reads_go_on(
     assert semantic_index.catch_up(me._parts) == 3
     assert {model for _, model in vectors(home)} == {"senses 2"}
     assert semantic_index.catch_up(me._parts) == 0
+
+
+def test_a_model_that_answers_with_wider_vectors_makes_all_of_them_anew(home: Home, senses: Senses) -> None:
+    me = home.memory(ME)
+    wanted = fill(me)
+    assert [fact["id"] for fact in me.recall("boat")["facts"]] == [wanted]
+    embed = senses.embed
+    # The service has another model now, under the name of the old one.
+    senses.embed = lambda texts: [[*vector, 0.0, 1.0] for vector in embed(texts)]  # type: ignore[method-assign]
+    late = me.remember("a hound and a puppy")["id"]
+    assert [fact["id"] for fact in me.recall("dog")["facts"]] == []
+    assert semantic_index.catch_up(me._parts) == 5
+    assert [fact["id"] for fact in me.recall("boat")["facts"]] == [wanted]
+    assert late in [fact["id"] for fact in me.recall("dog")["facts"]]
+    with me._parts.store.read_whole() as view:
+        assert view.rows("SELECT DISTINCT length(vector) FROM vectors") == [(6,)]
+    assert semantic_index.catch_up(me._parts) == 0
+    semantic_index._WIDTHS.clear()
+    senses.embed = embed  # type: ignore[method-assign]
+    # Another process knows of no width before it has asked.
+    assert semantic_index.catch_up(me._parts) == 6
 
 
 def test_a_model_that_does_not_answer_leaves_the_words(home: Home, senses: Senses) -> None:
