@@ -31,6 +31,9 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "tests" / "servers"))
 ALLOWED_SKIPS = Path(__file__).resolve().parent / "allowed_skips.txt"
 
+MEMORY = "/dev/shm"
+MEMORY_BYTES = 4 << 30  # far more than a run writes
+
 
 def _outside(variable: str, default: str) -> Path:
     folder = Path(os.environ.get(variable) or REPOSITORY.parent / "shared" / default)
@@ -139,9 +142,23 @@ _TALLY = pytest.StashKey[Tally]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_TALLY] = Tally()
+    _write_to_memory(config)
     _trust_one_authority(config)
     # Commands start as they do where they are installed: with bytecode, and not compiled anew each time.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def _write_to_memory(config: pytest.Config) -> None:
+    """Homes, logs and stores are made in a file system that memory holds, where there is one with room for them.
+
+    What is written is flushed to the disk before it is acknowledged; a test waits for that some forty times per home
+    that it makes, and learns nothing: it kills processes, which loses no page that the system holds, and where power
+    is to be lost it keeps a list of what was flushed. TMPDIR says otherwise.
+    """
+    if "TMPDIR" in os.environ or config.option.basetemp or not os.access(MEMORY, os.W_OK):
+        return
+    if shutil.disk_usage(MEMORY).free >= MEMORY_BYTES:
+        os.environ["TMPDIR"] = tempfile.tempdir = MEMORY  # for commands, other test processes, and this one
 
 
 def _trust_one_authority(config: pytest.Config) -> None:
