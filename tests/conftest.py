@@ -20,6 +20,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 from hypothesis import settings
 
+from memory import scan_process
+
 # No deadlines: a shared machine is slow at times, and time is measured in benchmarks/ alone. The suite draws the same
 # examples each time, so that a run can be repeated; `make soak` explores with others, and more of them.
 settings.register_profile("project", deadline=None, derandomize=True, database=None)
@@ -27,8 +29,9 @@ settings.register_profile("explore", deadline=None, max_examples=1000, print_blo
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "project")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-# How to start real servers; nothing does unless MUNIMENT_TEST_SERVERS is set (`make test-postgres`).
+# How to start servers; nothing starts the real ones unless MUNIMENT_TEST_SERVERS is set (`make test-nodes`).
 sys.path.insert(0, str(REPOSITORY / "tests" / "servers"))
+ASK_ANEW = scan_process._ask
 ALLOWED_SKIPS = Path(__file__).resolve().parent / "allowed_skips.txt"
 
 MEMORY = "/dev/shm"
@@ -52,6 +55,27 @@ def vectors() -> Path:
 def data() -> Path:
     """The folder of outside benchmark data (MUNIMENT_TEST_DATA)."""
     return _outside("MUNIMENT_TEST_DATA", "data")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def scans_are_answered_by_forks() -> Iterator[None]:
+    """An erasure has its files looked at in a process apart, and this process starts one that is forked for each look.
+
+    What starts by a command has its looks started anew, as in use. So have the tests that take `scans_anew`.
+    """
+    from scan_server import ScanServer
+
+    server = ScanServer()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scan_process, "_ask", server.ask)
+        yield
+    server.close()
+
+
+@pytest.fixture
+def scans_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks of this test are by Python started anew."""
+    monkeypatch.setattr(scan_process, "_ask", ASK_ANEW)
 
 
 @pytest.fixture(scope="session")
