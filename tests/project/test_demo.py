@@ -16,8 +16,6 @@ import pytest
 
 from auditor.residue import scan_files
 
-# One process runs them all, so that the demo is told once.
-pytestmark = pytest.mark.xdist_group("demo")
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 PERSON = "Otilia Brandmeyer"
 # What the week says about the person, in the forms it stands in.
