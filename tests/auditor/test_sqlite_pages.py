@@ -217,9 +217,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes, set[i
 
 
 @pytest.fixture
-def unsettled(
-    grown: tuple[bytes, bytes, set[int]], tmp_path: Path
-) -> tuple[Path, apsw.Connection, set[int]]:
+def unsettled(grown: tuple[bytes, bytes, set[int]], tmp_path: Path) -> tuple[Path, apsw.Connection, set[int]]:
     """A copy of that store, as it was left by somebody who was killed and is opened by the next."""
     main, wal, live = grown
     path = tmp_path / "store.db"
