@@ -189,8 +189,6 @@ def _trust_one_authority(config: pytest.Config) -> None:
     """Every server here is on loopback and speaks plain HTTP. A client that is made for one request reads the list of
     the world's certificate authorities all the same, 28 ms of CPU each time: here that list has one that signs nothing.
     """
-    if "SSL_CERT_FILE" in os.environ:
-        return
     now = datetime.datetime.now(datetime.UTC)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "nobody")])
     key = Ed25519PrivateKey.generate()
