@@ -57,19 +57,25 @@ def data() -> Path:
     return _outside("MUNIMENT_TEST_DATA", "data")
 
 
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Any]:
+    """What starts work in a process of its own without starting Python: a server of forks, once somebody asks it."""
+    from fork_server import ForkServer
+
+    server = ForkServer()
+    yield server
+    server.close()
+
+
 @pytest.fixture(scope="session", autouse=True)
-def scans_are_answered_by_forks() -> Iterator[None]:
-    """An erasure has its files looked at in a process apart, and this process starts one that is forked for each look.
+def scans_are_forked(forks: Any) -> Iterator[None]:
+    """An erasure has its files looked at in a process apart; here that is a fork for each look.
 
     What starts by a command has its looks started anew, as in use. So have the tests that take `scans_anew`.
     """
-    from scan_server import ScanServer
-
-    server = ScanServer()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scan_process, "_ask", server.ask)
+        patch.setattr(scan_process, "_ask", forks.scan)
         yield
-    server.close()
 
 
 @pytest.fixture
