@@ -92,7 +92,8 @@ soak: $(READY)
 	  MUNIMENT_ERASE_GRID=full $(BIN)/python -m pytest tests/memory/test_erase_grid.py tests/memory/test_erase_guess_force.py tests/memory/test_erase_residue.py
 	test $(or $(SOAK_MINUTES),30) -lt 10 || \
 	  HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -o timeout=1800 \
-	    $(addprefix tests/memory/test_,stateful.py canon.py guard.py timeline.py)
+	    $(addprefix tests/memory/test_,stateful.py canon.py guard.py timeline.py http_document.py) \
+	    tests/tlog/test_scrapi.py
 	test $(or $(SOAK_MINUTES),30) -lt 30 || $(BIN)/python tests/soak_nodes.py --rounds 20
 	$(BIN)/python tests/soak.py --minutes $$(awk 'BEGIN { print 0.6 * $(or $(SOAK_MINUTES),30) }')
 	$(BIN)/python tests/soak_witness.py --minutes $$(awk 'BEGIN { print 0.4 * $(or $(SOAK_MINUTES),30) }')
