@@ -78,7 +78,8 @@ def test_every_argument_of_batch_can_be_said_over_http() -> None:
         assert operation.required | operation.optional <= taken, name
 
 
-EXAMPLES = 60 if os.environ.get("HYPOTHESIS_PROFILE") == "explore" else 4  # of each operation, right and wrong
+# Of each operation, right and wrong.
+EXAMPLES = 60 if os.environ.get("HYPOTHESIS_PROFILE") == "explore" else 4
 
 
 def test_the_document_holds_against_generated_requests(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

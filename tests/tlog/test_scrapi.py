@@ -547,7 +547,8 @@ def test_the_document_describes_every_resource(world: World) -> None:
             assert "422" not in operation["responses"]
 
 
-EXAMPLES = 60 if os.environ.get("HYPOTHESIS_PROFILE") == "explore" else 6  # of each operation, right and wrong
+# Of each operation, right and wrong.
+EXAMPLES = 60 if os.environ.get("HYPOTHESIS_PROFILE") == "explore" else 6
 
 
 def test_the_document_holds_against_generated_requests(serve: Serve) -> None:
