@@ -77,7 +77,7 @@ class ForkServer:
             self._start()
         with socket.socket(socket.AF_UNIX) as asking:
             asking.connect(f"{self._folder}/socket")
-            asking.sendall(json.dumps(question).encode("ascii"))
+            asking.sendall(json.dumps(question | {"environment": dict(os.environ)}).encode("ascii"))
             asking.shutdown(socket.SHUT_WR)
             return b"".join(iter(lambda: asking.recv(1 << 16), b""))
 
@@ -125,6 +125,8 @@ def _answer(asked: socket.socket) -> None:
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         question = json.loads(b"".join(iter(lambda: asked.recv(1 << 16), b"")))
+        os.environ.clear()
+        os.environ.update(question["environment"])
         work = _scan(question["scan"]) if "scan" in question else _command(question)
         os.dup2(asked.fileno(), 1)
         if "command" in question:
