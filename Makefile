@@ -8,8 +8,12 @@ READY := $(VENV)/.installed
 demo: $(READY)
 	@$(BIN)/muniment demo $(DEMO_OPTIONS)
 
+# A file of tests runs in one process, so that what it sets up is set up once, and the files in their order: the last
+# ones are short. Three processes, since a third of their time they wait for timers and for other processes.
+SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
+
 test: $(READY)
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(TEST_OPTIONS)
+	@$(BIN)/python -m pytest $(SPREAD) $(TEST_OPTIONS)
 
 # With a real PostgreSQL and a real S3 server, which the tests start on loopback: storages, nodes killed and stopped at
 # each step, storms.
@@ -19,7 +23,7 @@ test-nodes: $(READY)
 
 # The tests that are of no one engine, on PostgreSQL: tests/memory/on_postgres.txt names them, and those that are not.
 test-postgres: $(READY)
-	MUNIMENT_TEST_ENGINE=postgres $(BIN)/python -m pytest -n 2 --dist loadgroup $(TEST_OPTIONS) \
+	MUNIMENT_TEST_ENGINE=postgres $(BIN)/python -m pytest $(SPREAD) $(TEST_OPTIONS) \
 	  $$(sed -n 's/^run  *//p' tests/memory/on_postgres.txt)
 
 lint: $(READY)
@@ -81,6 +85,8 @@ bench-quick: $(READY)
 	$(BIN)/python benchmarks/tenant_rates.py --facts 20 --tenants 4 --nodes 1 2 --calls 8
 	$(BIN)/python benchmarks/peers.py --facts 20 --calls 2 --rounds 1 --only
 
+# On the disk, where the tests of `make test` write to memory.
+soak: export TMPDIR := $(or $(TMPDIR),/tmp)
 soak: $(READY)
 	test $(or $(SOAK_MINUTES),30) -lt 10 || \
 	  MUNIMENT_CRASH_ROUNDS=200 $(BIN)/python -m pytest tests/tlog/test_log_crash.py -k random
@@ -88,7 +94,8 @@ soak: $(READY)
 	  MUNIMENT_ERASE_GRID=full $(BIN)/python -m pytest tests/memory/test_erase_grid.py tests/memory/test_erase_guess_force.py tests/memory/test_erase_residue.py
 	test $(or $(SOAK_MINUTES),30) -lt 10 || \
 	  HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -o timeout=1800 \
-	    $(addprefix tests/memory/test_,stateful.py canon.py guard.py timeline.py)
+	    $(addprefix tests/memory/test_,stateful.py canon.py guard.py timeline.py http_document.py) \
+	    tests/tlog/test_scrapi.py
 	test $(or $(SOAK_MINUTES),30) -lt 30 || $(BIN)/python tests/soak_nodes.py --rounds 20
 	$(BIN)/python tests/soak.py --minutes $$(awk 'BEGIN { print 0.6 * $(or $(SOAK_MINUTES),30) }')
 	$(BIN)/python tests/soak_witness.py --minutes $$(awk 'BEGIN { print 0.4 * $(or $(SOAK_MINUTES),30) }')

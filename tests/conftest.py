@@ -20,6 +20,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 from hypothesis import settings
 
+from memory import scan_process
+
 # No deadlines: a shared machine is slow at times, and time is measured in benchmarks/ alone. The suite draws the same
 # examples each time, so that a run can be repeated; `make soak` explores with others, and more of them.
 settings.register_profile("project", deadline=None, derandomize=True, database=None)
@@ -27,9 +29,13 @@ settings.register_profile("explore", deadline=None, max_examples=1000, print_blo
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "project")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-# How to start real servers; nothing does unless MUNIMENT_TEST_SERVERS is set (`make test-postgres`).
+# How to start servers; nothing starts the real ones unless MUNIMENT_TEST_SERVERS is set (`make test-nodes`).
 sys.path.insert(0, str(REPOSITORY / "tests" / "servers"))
+ASK_ANEW = scan_process._ask
 ALLOWED_SKIPS = Path(__file__).resolve().parent / "allowed_skips.txt"
+
+MEMORY = "/dev/shm"
+MEMORY_BYTES = 4 << 30  # far more than a run writes
 
 
 def _outside(variable: str, default: str) -> Path:
@@ -49,6 +55,33 @@ def vectors() -> Path:
 def data() -> Path:
     """The folder of outside benchmark data (MUNIMENT_TEST_DATA)."""
     return _outside("MUNIMENT_TEST_DATA", "data")
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Any]:
+    """What starts work in a process of its own without starting Python: a server of forks, once somebody asks it."""
+    from fork_server import ForkServer
+
+    server = ForkServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def scans_are_forked(forks: Any) -> Iterator[None]:
+    """An erasure has its files looked at in a process apart; here that is a fork for each look.
+
+    What starts by a command has its looks started anew, as in use. So have the tests that take `scans_anew`.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scan_process, "_ask", forks.scan)
+        yield
+
+
+@pytest.fixture
+def scans_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks of this test are by Python started anew."""
+    monkeypatch.setattr(scan_process, "_ask", ASK_ANEW)
 
 
 @pytest.fixture(scope="session")
@@ -139,17 +172,29 @@ _TALLY = pytest.StashKey[Tally]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_TALLY] = Tally()
+    _write_to_memory(config)
     _trust_one_authority(config)
     # Commands start as they do where they are installed: with bytecode, and not compiled anew each time.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def _write_to_memory(config: pytest.Config) -> None:
+    """Homes, logs and stores are made in a file system that memory holds, where there is one with room for them.
+
+    What is written is flushed to the disk before it is acknowledged; a test waits for that some forty times per home
+    that it makes, and learns nothing: it kills processes, which loses no page that the system holds, and where power
+    is to be lost it keeps a list of what was flushed. TMPDIR says otherwise.
+    """
+    if "TMPDIR" in os.environ or config.option.basetemp or not os.access(MEMORY, os.W_OK):
+        return
+    if shutil.disk_usage(MEMORY).free >= MEMORY_BYTES:
+        os.environ["TMPDIR"] = tempfile.tempdir = MEMORY  # for commands, other test processes, and this one
 
 
 def _trust_one_authority(config: pytest.Config) -> None:
     """Every server here is on loopback and speaks plain HTTP. A client that is made for one request reads the list of
     the world's certificate authorities all the same, 28 ms of CPU each time: here that list has one that signs nothing.
     """
-    if "SSL_CERT_FILE" in os.environ:
-        return
     now = datetime.datetime.now(datetime.UTC)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "nobody")])
     key = Ed25519PrivateKey.generate()

@@ -747,7 +747,7 @@ with open_home(sys.argv[1]) as home:
     done = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), done.set())).start()
     number = 0
-    while not done.is_set():
+    while not done.wait(0.005):
         number += 1
         memory.remember(f"a busy note {number}", key=f"busy/{number % 5}", value=str(number))
         if number % 10 == 0:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import resource
-import subprocess
-import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -22,24 +20,33 @@ from auditor.pg_copy import database_of
 from auditor.settings import settings_of
 from tlog.errors import MalformedError
 
-REPOSITORY = Path(__file__).resolve().parent.parent.parent
 CPU_SECONDS = 10
 MEMORY_BYTES = 500 * 1024 * 1024
 # Exit codes of the audit: findings, or bad input that was named. What crashed, or was killed, has others.
 ANSWERED = (1, 2)
 
 
-def limited() -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+LIMITS = ((resource.RLIMIT_CPU, CPU_SECONDS), (resource.RLIMIT_AS, MEMORY_BYTES))
+
+LookedAt = Callable[..., tuple[int, str]]
 
 
-def looked_at(copy: Copy, *options: str) -> tuple[int, str]:
-    command = [sys.executable, "-m", "memory.cli", "audit", "--home", str(copy.home), *options]
-    done = subprocess.run(
-        command, cwd=REPOSITORY, preexec_fn=limited, capture_output=True, text=True, timeout=120
-    )
-    return done.returncode, done.stdout + done.stderr
+@pytest.fixture
+def looked_at(forks: Any) -> LookedAt:
+    """Audits a copy in a process of its own that must not take more, and gives its exit code and all that it says."""
+
+    def look(copy: Copy, *options: str) -> tuple[int, str]:
+        found: tuple[int, str] = forks.run(["audit", "--home", str(copy.home), *options], LIMITS)
+        return found
+
+    return look
+
+
+def test_what_takes_more_is_ended(forks: Any) -> None:
+    """The limits are those of the process that looks, so a test that passes here says something."""
+    code, said = forks.run(["recall", "nothing", "--home", "/dev/null/home"], [(resource.RLIMIT_AS, 1 << 20)])
+    assert code not in ANSWERED or "MemoryError" in said
+    assert forks.run(["audit", "--help"], [(resource.RLIMIT_CPU, 0)])[0] == -1
 
 
 def header(at: int, data: bytes) -> Callable[[Copy], object]:
@@ -190,7 +197,7 @@ def test_settings_and_trust_of_a_home_are_plain_files(tmp_path: Path, name: str)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_evidence_is_refused_or_found(copy: Any, name: str) -> None:
+def test_hostile_evidence_is_refused_or_found(copy: Any, looked_at: LookedAt, name: str) -> None:
     HOSTILE[name](copy)
     options = ["--trust", str(copy.home / "trust.toml")]
     code, said = looked_at(copy, *options)
@@ -199,7 +206,9 @@ def test_hostile_evidence_is_refused_or_found(copy: Any, name: str) -> None:
     assert "internal error" not in said
 
 
-def test_a_bomb_among_the_files_is_not_unpacked_without_end(copy: Any, tmp_path: Path) -> None:
+def test_a_bomb_among_the_files_is_not_unpacked_without_end(
+    copy: Any, looked_at: LookedAt, tmp_path: Path
+) -> None:
     packer = zlib.compressobj(9, wbits=31)
     chunk = bytes(1 << 20)
     bomb = b"".join([packer.compress(chunk) for _ in range(64)] + [packer.flush()])
@@ -213,7 +222,7 @@ def test_a_bomb_among_the_files_is_not_unpacked_without_end(copy: Any, tmp_path:
 @pytest.mark.parametrize(
     "data", [b"[" * 1_000_000, b'{"a":' * 100_000, b"\xd2" + NESTED, b"\x00" * 15_000_000]
 )
-def test_receipts_made_to_hurt_are_found(copy: Any, tmp_path: Path, data: bytes) -> None:
+def test_receipts_made_to_hurt_are_found(copy: Any, looked_at: LookedAt, tmp_path: Path, data: bytes) -> None:
     (tmp_path / "given").mkdir()
     for name in ("a.json", "b.cose"):
         (tmp_path / "given" / name).write_bytes(data)

@@ -46,7 +46,8 @@ def connect(
     )
     for pragma in settings_of:
         connection.execute(f"PRAGMA {pragma}").fetchall()
-    connection.execute(SCHEMA)
+    if not connection.execute("SELECT 1 FROM sqlite_schema").fetchall():
+        connection.execute(SCHEMA)
     return connection
 
 
@@ -96,7 +97,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A store as ours are written, with free pages, freeblocks and overflow pages in it."""
     path = tmp_path_factory.mktemp("sound") / "store.db"
     connection = connect(path, layer=vfs.register())
-    churn(connection, 7, 900)
+    churn(connection, 7, 600)
     truncate(connection)
     connection.close()
     return path.read_bytes()
@@ -141,7 +142,7 @@ def test_owners_are_those_that_sqlite_tells(tmp_path: Path) -> None:
 def test_careless_deletes_are_found(tmp_path: Path, secure: str, regions: set[str]) -> None:
     # Without secure_delete everything stays; with it alone, stale cells in the gaps of live pages do.
     connection = connect(tmp_path / "store.db", secure=secure)
-    churn(connection, 3)
+    churn(connection, 3, 500)
     truncate(connection)
     report = check_pages(pages_of(tmp_path / "store.db"))
     connection.close()
@@ -201,16 +202,30 @@ def test_a_page_that_nobody_reaches_is_found(sound: bytes) -> None:
 # The write-ahead log
 
 
-@pytest.fixture
-def unsettled(tmp_path: Path) -> tuple[Path, apsw.Connection, set[int]]:
-    """A store with its newest pages in the log, and older versions below them."""
-    path = tmp_path / "store.db"
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes, set[int]]:
+    """A store with its newest pages in the log, and older versions below them, and what is alive in it."""
+    path = tmp_path_factory.mktemp("grown") / "store.db"
     connection = connect(path, layer=vfs.register())
     connection.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
     churn(connection, 21, 300)
     truncate(connection)
     live = churn(connection, 22, 300) | {row[0] for row in connection.execute("SELECT seq FROM facts")}
-    return path, connection, live
+    main, wal = path.read_bytes(), path.with_name("store.db-wal").read_bytes()
+    connection.close()
+    return main, wal, live
+
+
+@pytest.fixture
+def unsettled(grown: tuple[bytes, bytes, set[int]], tmp_path: Path) -> tuple[Path, apsw.Connection, set[int]]:
+    """A copy of that store, as it was left by somebody who was killed and is opened by the next."""
+    main, wal, live = grown
+    path = tmp_path / "store.db"
+    path.write_bytes(main)
+    path.with_name("store.db-wal").write_bytes(wal)
+    connection = connect(path, layer=vfs.register())
+    connection.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
+    return path, connection, set(live)
 
 
 def test_the_newest_pages_are_read_as_sqlite_reads_them(

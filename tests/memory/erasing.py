@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 from typing import Any
 
-from memory import scan_process, wiring
+from memory import wiring
 from memory.manifest import Manifest, verify_manifest
 from memory.model import Principal
 from memory.principal import owner_from_environment
-from tlog.errors import UnavailableError
 
 ME = owner_from_environment({})
 
@@ -61,28 +58,3 @@ def manifest_of(home: wiring.Home, answer: Any) -> Manifest:
 def check_of(manifest: Manifest, name: str) -> Any:
     """The check of this name in a manifest."""
     return next(one for one in manifest.document["checks"] if one["check"] == name)
-
-
-def ask_a_fork(request: dict[str, Any]) -> dict[str, Any]:
-    """What the scan's own process answers, asked of a fork of this one: the same code, apart, and loaded already.
-
-    For tests of what comes after a scan: `monkeypatch.setattr(scan_process, "_ask", ask_a_fork)`.
-    """
-    ours, theirs = os.pipe()
-    child = os.fork()
-    if not child:
-        code = 3
-        try:
-            os.close(ours)
-            with os.fdopen(theirs, "w") as pipe:
-                json.dump(scan_process._TASKS[request["task"]](request), pipe)
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(theirs)
-    with os.fdopen(ours) as pipe:
-        said = pipe.read()
-    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
-        raise UnavailableError("the residue scan did not end as it should", code="scan_failed")
-    answer: dict[str, Any] = json.loads(said)
-    return answer

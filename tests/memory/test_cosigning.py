@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import shutil
@@ -18,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from memory import wiring
+from memory import cli, wiring
 from memory.cosigning import witness_folder
 from memory.model import SCOPES, Principal
 from memory.publish import drain
@@ -40,10 +42,11 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str) -> str:
-    done = subprocess.run(
-        command(*arguments), env=ENVIRONMENT, capture_output=True, text=True, check=True, timeout=60
-    )
-    return done.stdout
+    """What a command says, run in this process."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        assert cli.main(arguments) == 0
+    return said.getvalue()
 
 
 class WitnessProcess:

@@ -787,7 +787,7 @@ def test_a_reader_that_ends_in_time_is_waited_for(home: wiring.Home) -> None:
 
 
 def test_a_scan_that_cannot_be_made_ends_inconclusive(
-    home: wiring.Home, monkeypatch: pytest.MonkeyPatch
+    home: wiring.Home, monkeypatch: pytest.MonkeyPatch, scans_anew: None
 ) -> None:
     write_week(home)
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
@@ -797,7 +797,7 @@ def test_a_scan_that_cannot_be_made_ends_inconclusive(
     assert found_in(home, *WORDS) == set()
 
 
-def test_the_scan_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
+def test_the_scan_runs_in_a_process_of_its_own(tmp_path: Path, scans_anew: None) -> None:
     """In this process it would close descriptors of the store, and with them drop the locks of connections."""
     (tmp_path / "a").write_bytes(b"\x00\x01Elm Street\xff" + bytes(range(200, 232)) + b"canary-of-this-test")
     needles = ["Elm Street", bytes(range(200, 232)), "not there", "ünïcødé 名前"]

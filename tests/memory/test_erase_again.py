@@ -221,7 +221,7 @@ def test_only_somebody_of_the_tenant_with_the_right_to_forget_may_look(home: wir
 
 
 def test_the_owner_may_look_after_a_tenant_that_has_no_name_any_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scans_anew: None
 ) -> None:
     acme = with_all_scopes(make_principal("acme-of-quimby", "default", "cli"))
     with wiring.open_home(tmp_path / "home") as home:

@@ -110,7 +110,6 @@ def named(cell: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize("cell", whole_grid() if FULL else sample(), ids=named)
-@pytest.mark.xdist_group("erase grid")
 def test_no_value_that_was_ever_removed_is_in_any_file(worker: Worker, cell: dict[str, str]) -> None:
     result = worker.ask(cell)
     found, there = result["control"]
@@ -128,7 +127,6 @@ def test_no_value_that_was_ever_removed_is_in_any_file(worker: Worker, cell: dic
 
 @pytest.mark.parametrize("way", ["id", "subject", "withheld", "ledger erased"])
 @pytest.mark.parametrize("twin", ["secure_delete", "gaps"])
-@pytest.mark.xdist_group("erase grid")
 def test_in_a_careless_twin_the_same_look_finds_something(worker: Worker, twin: str, way: str) -> None:
     cell = {
         "way": way,

@@ -424,7 +424,7 @@ def test_the_command_notes_who_was_given_an_opening(
     assert code == 0 and len(recipient) == 32 and recipient in note
 
 
-def test_nothing_of_it_is_in_an_argument_list_or_environment(home: wiring.Home) -> None:
+def test_nothing_of_it_is_in_an_argument_list_or_environment(home: wiring.Home, scans_anew: None) -> None:
     """The check of pages is told where the home is, and nothing else, and that down the pipe."""
     called: list[Any] = []
     run = subprocess.run

@@ -10,22 +10,17 @@ from typing import Any
 import pytest
 
 from auditor.hits import Hit
-from memory import erase_needles, scan_process, store_mentions, wiring
+from memory import erase_needles, store_mentions, wiring
 from memory.erase_checks import cover
 from memory.erase_needles import Explained
 from memory.principal import make_principal, with_all_scopes
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from erasing import ask_a_fork, check_of, forget, manifest_of, write
+from erasing import check_of, forget, manifest_of, write
 
 CURIOUS = make_principal("curious", "agent", "cli")
 OTHER = with_all_scopes(make_principal("other-tenant-name", "default", "cli"))
 SAID = "Her diagnosis is Lupus Zebra."
-
-
-@pytest.fixture(autouse=True)
-def quick_scans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_process, "_ask", ask_a_fork)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from auditor.audit import Places, audit
 from auditor.evidence import Asked
-from memory import cli, erase_follow, scan_process, wiring
+from memory import cli, erase_follow, wiring
 from memory.claim import parse_claim, verify_claim
 from memory.manifest import Manifest, verify_manifest, verify_successor
 from memory.manifest_fields import DENIALS
@@ -23,7 +23,7 @@ from memory.times import format_time, month_after, parse_time
 from tlog.errors import Error, MalformedError, RefusedError
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from erasing import ME, Clock, ask_a_fork, forget, found_in, manifest_of, write
+from erasing import ME, Clock, forget, found_in, manifest_of, write
 
 DANA = "Dana Scully"
 HOUR, DAY = 3_600_000_000, 86_400_000_000
@@ -32,11 +32,6 @@ LATER = "2100-01-01T00:00:00Z"
 
 class Killed(BaseException):
     """A kill -9, seen from inside."""
-
-
-@pytest.fixture(autouse=True)
-def quick_scans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_process, "_ask", ask_a_fork)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import os
 import random
 import re
 from collections.abc import Iterator
@@ -77,6 +78,10 @@ def test_every_argument_of_batch_can_be_said_over_http() -> None:
         assert operation.required | operation.optional <= taken, name
 
 
+# Of each operation, right and wrong.
+EXAMPLES = 60 if os.environ.get("HYPOTHESIS_PROFILE") == "explore" else 4
+
+
 def test_the_document_holds_against_generated_requests(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
     schemathesis.openapi.format("visible-text", st.sampled_from(SET_UP))
@@ -109,7 +114,7 @@ def ask_generated(operation: Any, mode: Any, token: str, known: str) -> int:
     count = 0
     excluded = [positive_data_acceptance] if operation.definition.raw["operationId"] in RELATED else []
 
-    @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     @given(case=operation.as_strategy(generation_mode=mode))
     def holds(case: Any) -> None:
         nonlocal count

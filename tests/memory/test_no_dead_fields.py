@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,7 @@ CONTENT = re.findall(
 CONTENT_FIELDS = sorted({name for row in CONTENT for name in row if name and name != "field"})
 
 
+@cache
 def attributes_read() -> Counter[str]:
     """How often each name is read as an attribute in the memory: the auditor has records of its own."""
     found: Counter[str] = Counter()
@@ -54,6 +56,7 @@ def attributes_read() -> Counter[str]:
     return found
 
 
+@cache
 def names_looked_up() -> set[str]:
     """Texts that are an index, or an argument of a call, somewhere: how a field of a map is read."""
     found: set[str] = set()
@@ -80,7 +83,6 @@ def fields_of(kind: type) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))
 
 
-READ = attributes_read()
 # A field that nothing here reads, with the reason.
 UNREAD = {
     ("NewFact", "declared"): "its row is written as a whole, in the order of its fields",
@@ -90,7 +92,8 @@ UNREAD = {
 
 @pytest.mark.parametrize("kind", RECORDS, ids=lambda kind: kind.__name__)
 def test_every_field_of_a_record_is_read(kind: type) -> None:
-    unread = [name for name in fields_of(kind) if not READ[name] and (kind.__name__, name) not in UNREAD]
+    read = attributes_read()
+    unread = [name for name in fields_of(kind) if not read[name] and (kind.__name__, name) not in UNREAD]
     assert unread == []
 
 
@@ -101,5 +104,5 @@ def test_every_field_of_a_content_is_read() -> None:
 
 
 def test_a_field_that_nothing_reads_is_found() -> None:
-    assert READ["commitment"] and not READ["confidence_that_nobody_reads"]
+    assert attributes_read()["commitment"] and not attributes_read()["confidence_that_nobody_reads"]
     assert "text" in names_looked_up() and "mood" not in names_looked_up()

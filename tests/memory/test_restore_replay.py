@@ -13,22 +13,17 @@ import pytest
 from auditor import home_contents
 from auditor.audit import Places, audit
 from auditor.evidence import Asked
-from memory import backup, restore, scan_process, wiring
+from memory import backup, restore, wiring
 from memory.principal import make_principal, with_all_scopes
 from tlog.errors import RefusedError, VerificationError
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from erasing import ME, Clock, ask_a_fork, forget, found_in, manifest_of, write
+from erasing import ME, Clock, forget, found_in, manifest_of, write
 
 DANA, FOX = "Dana Scully", "Fox Mulder"
 DAY = 86_400_000_000
 DESK = with_all_scopes(make_principal("default", "default", "desk"))
 ACME = with_all_scopes(make_principal("acme", "default", "cli"))
-
-
-@pytest.fixture(autouse=True)
-def quick_scans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_process, "_ask", ask_a_fork)
 
 
 @pytest.fixture

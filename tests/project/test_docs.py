@@ -325,13 +325,11 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     yield shell
 
 
-@pytest.mark.xdist_group("readme")
 def test_readme_the_same_from_a_shell(shell: Shell) -> None:
     assert shell.run("muniment get checkout-api/region") == "us-east-2\n"
     assert "223 lines" in shell.run("muniment import jsonl examples/team-week.jsonl")
 
 
-@pytest.mark.xdist_group("readme")
 def test_readme_if_you_check_one_proof(shell: Shell) -> None:
     shell.run("muniment log publish")
     (fact,) = json.loads(shell.run("muniment get checkout-api/region --json"))["active"]
@@ -344,7 +342,6 @@ def test_readme_if_you_check_one_proof(shell: Shell) -> None:
     shell.run(lines[-1], (1,))
 
 
-@pytest.mark.xdist_group("readme")
 def test_readme_if_you_audit_erasure(shell: Shell) -> None:
     shell.run("muniment log trust > trust.toml")
     lines = commands_below("## If you audit erasure")
@@ -367,7 +364,6 @@ def test_readme_if_you_audit_erasure(shell: Shell) -> None:
     assert (shell.home / "log" / "erasures" / "2.cose").is_file()
 
 
-@pytest.mark.xdist_group("readme")
 def test_readme_if_you_operate_a_witness(shell: Shell) -> None:
     init, add_log, serve = commands_below("## If you operate a witness")
     assert serve.startswith("muniment witness serve ")
@@ -381,7 +377,6 @@ def test_readme_if_you_operate_a_witness(shell: Shell) -> None:
     require_documented(state, DOCS / "formats" / "witness.md")
 
 
-@pytest.mark.xdist_group("readme")
 def test_the_files_of_a_home_are_those_of_its_page(shell: Shell) -> None:
     shell.run("muniment log status")
     require_documented(shell.home, HOME)

@@ -17,6 +17,7 @@ from tlog.storage import MemoryStorage
 
 ORIGIN = "example.org/log"
 SIZE = 256 * 256 + 300  # three levels, full and partial tiles
+SMALL = 2 * 256 + 44  # two levels, in a log that is read a hundred times as fast
 
 
 def entries(start: int, end: int) -> list[bytes]:
@@ -29,17 +30,20 @@ def settings(seed_signer: Callable[[str, int, int], Any]) -> LogSettings:
     return LogSettings(ORIGIN, (signer,), identify=lambda entry: sha256(entry).digest())
 
 
-@pytest.fixture(scope="module")
-def whole(settings: LogSettings) -> Log:
+def make_log(settings: LogSettings, *sizes: int) -> Log:
     log = Log(MemoryStorage(), MemoryStorage(), settings)
-    for size in (100, 700, SIZE):
+    for size in sizes:
         log.append(entries(log.head().size, size))
         log.publish(5)
     return log
 
 
-@pytest.fixture
-def log(whole: Log) -> Log:
+@pytest.fixture(scope="module")
+def whole(settings: LogSettings) -> Log:
+    return make_log(settings, 100, 700, SIZE)
+
+
+def copy_of(whole: Log) -> Log:
     copies = []
     for storage in (whole.public, whole.private):
         copy = MemoryStorage()
@@ -47,6 +51,16 @@ def log(whole: Log) -> Log:
             copy.replace(name, storage.read(name) or b"")
         copies.append(copy)
     return Log(copies[0], copies[1], whole.settings)
+
+
+@pytest.fixture
+def log(whole: Log) -> Log:
+    return copy_of(whole)
+
+
+@pytest.fixture(scope="module")
+def small(settings: LogSettings) -> Log:
+    return make_log(settings, 100, 300, SMALL)
 
 
 def test_an_empty_log_is_whole() -> None:
@@ -60,46 +74,74 @@ def test_a_whole_log_is_whole(log: Log) -> None:
     assert fsck(log.public, log.private) == Checked(SIZE, log.head().root, SIZE, files)
 
 
-def test_what_is_committed_and_not_published_is_checked_too(log: Log) -> None:
-    log.append(entries(SIZE, SIZE + 5))
-    assert fsck(log.public).size == SIZE
+def test_what_is_committed_and_not_published_is_checked_too(small: Log) -> None:
+    log = copy_of(small)
+    log.append(entries(SMALL, SMALL + 5))
+    assert fsck(log.public).size == SMALL
     checked = fsck(log.public, log.private)
-    assert (checked.size, checked.published_size) == (SIZE + 5, SIZE)
+    assert (checked.size, checked.published_size) == (SMALL + 5, SMALL)
     log.recover()
-    assert fsck(log.public).size == SIZE
-    assert fsck(log.public, log.private).size == SIZE + 5
+    assert fsck(log.public).size == SMALL
+    assert fsck(log.public, log.private).size == SMALL + 5
 
 
 EVERY_KIND = [
     "tile/0/000",
-    "tile/0/256",
-    "tile/0/257.p/44",
-    "tile/1/000",
-    "tile/1/001.p/1",
-    "tile/2/000.p/1",
+    "tile/0/001",
+    "tile/0/002.p/44",
+    "tile/1/000.p/2",
     "tile/entries/000",
-    "tile/entries/257.p/44",
+    "tile/entries/002.p/44",
 ]
+ABOVE = ["tile/1/000", "tile/1/001.p/1", "tile/2/000.p/1"]  # what only a large log has
+
+
+def alter(log: Log, path: str, at: int) -> None:
+    data = bytearray(log.public.read(path) or b"")
+    data[at] ^= 1
+    log.public.replace(path, bytes(data))
+
+
+def damage_file(log: Log, path: str, damage: str) -> None:
+    data = log.public.read(path) or b""
+    log.public.remove([path])
+    if damage != "gone":
+        log.public.create(path, {"empty": b"", "cut": data[:-32], "longer": data + b"\0" * 32}[damage])
 
 
 @pytest.mark.parametrize("path", EVERY_KIND)
 @pytest.mark.parametrize("at", [0, 7, -1])
-def test_one_altered_bit_of_any_file_is_found(log: Log, path: str, at: int) -> None:
-    data = bytearray(log.public.read(path) or b"")
-    data[at] ^= 1
-    log.public.replace(path, bytes(data))
+def test_one_altered_bit_of_any_file_is_found(small: Log, path: str, at: int) -> None:
+    log = copy_of(small)
+    alter(log, path, at)
     for private in (None, log.private):
         with pytest.raises(VerificationError):
             fsck(log.public, private)
 
 
+@pytest.mark.parametrize("path", ABOVE)
+def test_one_altered_bit_of_a_tile_of_a_higher_level_is_found(log: Log, path: str) -> None:
+    for private, at in ((None, 0), (log.private, -1)):
+        alter(log, path, at)
+        with pytest.raises(VerificationError):
+            fsck(log.public, private)
+        alter(log, path, at)
+
+
 @pytest.mark.parametrize("path", EVERY_KIND)
 @pytest.mark.parametrize("damage", ["gone", "empty", "cut", "longer"])
-def test_a_file_that_is_gone_or_of_another_length_is_found(log: Log, path: str, damage: str) -> None:
-    data = log.public.read(path) or b""
-    log.public.remove([path])
-    if damage != "gone":
-        log.public.create(path, {"empty": b"", "cut": data[:-32], "longer": data + b"\0" * 32}[damage])
+def test_a_file_that_is_gone_or_of_another_length_is_found(small: Log, path: str, damage: str) -> None:
+    log = copy_of(small)
+    damage_file(log, path, damage)
+    with pytest.raises(VerificationError):
+        fsck(log.public)
+
+
+@pytest.mark.parametrize(("path", "damage"), [*zip(ABOVE, ("cut", "gone", "longer"), strict=True)])
+def test_a_tile_of_a_higher_level_that_is_gone_or_of_another_length_is_found(
+    log: Log, path: str, damage: str
+) -> None:
+    damage_file(log, path, damage)
     with pytest.raises(VerificationError):
         fsck(log.public)
 
@@ -107,17 +149,18 @@ def test_a_file_that_is_gone_or_of_another_length_is_found(log: Log, path: str, 
 @pytest.mark.parametrize(
     ("path", "data"),
     [
-        ("tile/0/257.p/0", b""),
-        ("tile/0/257.p/43", b"\0" * 43 * 32),
-        ("tile/0/257.p/45", b"\0" * 45 * 32),
+        ("tile/0/002.p/0", b""),
+        ("tile/0/002.p/43", b"\0" * 43 * 32),
+        ("tile/0/002.p/45", b"\0" * 45 * 32),
         ("tile/0/000.p/1", b"\0" * 32),
-        ("tile/entries/257.p/1", b"\0\1x"),
+        ("tile/entries/002.p/1", b"\0\1x"),
         ("tile/entries/000.p/1", b"\0\1x"),
         ("tile/0/x000/003", b"\0" * 8192),
         ("tile/note.txt", b"hello"),
     ],
 )
-def test_a_stray_file_that_disagrees_is_found(log: Log, path: str, data: bytes) -> None:
+def test_a_stray_file_that_disagrees_is_found(small: Log, path: str, data: bytes) -> None:
+    log = copy_of(small)
     log.public.create(path, data)
     with pytest.raises(VerificationError) as caught:
         fsck(log.public)
@@ -143,16 +186,17 @@ def test_the_tiles_of_the_public_size_are_checked_though_the_log_went_on(
 @pytest.mark.parametrize(
     ("path", "data"),
     [
-        ("tile/0/300", b"\1" * 8192),
-        ("tile/0/257.p/45", None),
-        ("tile/entries/258", b"\0\1x" * 256),
-        ("tile/3/000", b"\1" * 8192),
-        ("tile/1/001.p/2", None),
+        ("tile/0/003", b"\1" * 8192),
+        ("tile/0/002.p/45", None),
+        ("tile/entries/003", b"\0\1x" * 256),
+        ("tile/2/000", b"\1" * 8192),
+        ("tile/1/000.p/3", None),
     ],
 )
-def test_a_file_in_the_way_of_growth_is_found(log: Log, path: str, data: bytes | None) -> None:
+def test_a_file_in_the_way_of_growth_is_found(small: Log, path: str, data: bytes | None) -> None:
+    log = copy_of(small)
     if data is None:  # more hashes than there are, the first ones as they should be
-        narrower = path.replace("p/45", "p/44").replace("p/2", "p/1")
+        narrower = path.replace("p/45", "p/44").replace("p/3", "p/2")
         data = (log.public.read(narrower) or b"") + b"\1" * 32
     log.public.create(path, data)
     with pytest.raises(VerificationError) as caught:
@@ -171,14 +215,16 @@ def test_tiles_that_a_crash_left_before_they_were_counted_are_none_in_the_way(lo
     assert fsck(log.public, log.private).size == SIZE + 300
 
 
-def test_partial_tiles_of_earlier_sizes_may_stay(log: Log) -> None:
-    whole = log.public.read("tile/0/257.p/44") or b""
-    log.public.create("tile/0/257.p/43", whole[: 43 * 32])
+def test_partial_tiles_of_earlier_sizes_may_stay(small: Log) -> None:
+    log = copy_of(small)
+    whole = log.public.read("tile/0/002.p/44") or b""
+    log.public.create("tile/0/002.p/43", whole[: 43 * 32])
     fsck(log.public, log.private)
 
 
-def test_a_checkpoint_that_was_never_signed_is_found(log: Log, settings: LogSettings) -> None:
-    log.append(entries(SIZE, SIZE + 5))
+def test_a_checkpoint_that_was_never_signed_is_found(small: Log) -> None:
+    log = copy_of(small)
+    log.append(entries(SMALL, SMALL + 5))
     signed = log.private.read("signed") or b""
     log.publish(5)
     log.private.replace("signed", signed)
@@ -187,7 +233,8 @@ def test_a_checkpoint_that_was_never_signed_is_found(log: Log, settings: LogSett
     assert caught.value.fields["path"] == "checkpoint"
 
 
-def test_a_checkpoint_of_another_history_is_found(log: Log, settings: LogSettings) -> None:
+def test_a_checkpoint_of_another_history_is_found(small: Log, settings: LogSettings) -> None:
+    log = copy_of(small)
     other = Log(MemoryStorage(), MemoryStorage(), settings)
     other.append(entries(1, 9))
     log.public.replace("checkpoint", other.publish(5).note)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
@@ -104,16 +104,20 @@ def test_refuses_a_size_that_is_none(keys: Sequence[CoseKey], size: int) -> None
 
 SIZE = 2 * PIECE + WIDTH + 3
 BAD = (3, PIECE - 1, PIECE, SIZE - 1)
-ENTRIES = [flipped(statement(number)) if number in BAD else statement(number) for number in range(SIZE)]
+
+
+@cache
+def entries_with_bad_ones() -> list[bytes]:
+    return [flipped(statement(number)) if number in BAD else statement(number) for number in range(SIZE)]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The public files of a log of ENTRIES."""
+    """The public files of a log of these entries."""
     place = tmp_path_factory.mktemp("replayed")
     settings = LogSettings("example.org/log", (), identify=lambda entry: sha256(entry).digest())
     log = Log(DirectoryStorage(place / "log"), DirectoryStorage(place / "state"), settings)
-    log.append(ENTRIES)
+    log.append(entries_with_bad_ones())
     log.recover()
     log.close()
     return place / "log"
@@ -123,7 +127,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_log_is_replayed_by_processes(folder: Path, size: int) -> None:
     replayed = replay_log(partial(folder_reader, folder), size, KEYS, 2)
     faults = tuple(Fault(index, "signature") for index in BAD if index < size)
-    assert replayed == Replayed(size, root_of(ENTRIES[:size]), faults)
+    assert replayed == Replayed(size, root_of(entries_with_bad_ones()[:size]), faults)
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="lists the children of a process in /proc")

@@ -27,6 +27,8 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
+from memory.principal import make_principal, with_all_scopes
+from memory.wiring import open_home
 from tlog import cbor, cose, server, web
 from tlog.ascii import encode_base64
 from tlog.client import LogClient
@@ -108,15 +110,14 @@ class World:
 Serve = Callable[..., contextlib.AbstractContextManager[World]]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def settings_of(seed_signer: Callable[[str, int, int], Any]) -> LogSettings:
     signer = seed_signer(ORIGIN, SignatureType.ED25519, 9)
     policy = make_policy([LogEntry(signer.verifier_key)], [], [], None)
     return LogSettings(ORIGIN, (signer,), policy=policy)
 
 
-@pytest.fixture
-def serve(tmp_path: Path, settings_of: LogSettings) -> Serve:
+def server_in(folder: Path, settings_of: LogSettings) -> Serve:
     @contextlib.contextmanager
     def serving(
         cadence: Cadence = NEVER,
@@ -125,7 +126,7 @@ def serve(tmp_path: Path, settings_of: LogSettings) -> Serve:
         publish: Callable[[float], object] | None = lambda deadline: None,
         on_fatal: Callable[[], None] = lambda: None,
     ) -> Iterator[World]:
-        public, private = DirectoryStorage(tmp_path / "log"), DirectoryStorage(tmp_path / "state")
+        public, private = DirectoryStorage(folder / "log"), DirectoryStorage(folder / "state")
         log, metrics = Log(public, private, settings), Metrics()
         log.recover()
         keys = ReceiptKeys(public, lambda: RECEIPTS)
@@ -146,6 +147,20 @@ def serve(tmp_path: Path, settings_of: LogSettings) -> Serve:
                 log.close()
 
     return serving
+
+
+@pytest.fixture
+def serve(tmp_path: Path, settings_of: LogSettings) -> Serve:
+    return server_in(tmp_path, settings_of)
+
+
+@pytest.fixture(scope="module")
+def of_ten(tmp_path_factory: pytest.TempPathFactory, settings_of: LogSettings) -> Iterator[World]:
+    """A log of ten entries, for those who only read."""
+    with server_in(tmp_path_factory.mktemp("ten"), settings_of)() as world:
+        world.log.append([statement(n) for n in range(10)])
+        world.publish()
+        yield world
 
 
 @pytest.fixture
@@ -232,10 +247,8 @@ TRAVERSALS = (
 
 
 @pytest.mark.parametrize("path", TRAVERSALS)
-def test_no_path_leads_out_of_the_public_files(world: World, path: str) -> None:
-    world.log.append([statement(n) for n in range(10)])
-    world.publish()
-    host, port = world.url.removeprefix("http://").split(":")
+def test_no_path_leads_out_of_the_public_files(of_ten: World, path: str) -> None:
+    host, port = of_ten.url.removeprefix("http://").split(":")
     # Written out by hand: a client would tidy the path up first.
     with socket.create_connection((host, int(port)), 10) as connection:
         connection.sendall(f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
@@ -243,7 +256,7 @@ def test_no_path_leads_out_of_the_public_files(world: World, path: str) -> None:
     status, body = answer[9:12], answer.partition(b"\r\n\r\n")[2]
     if status == b"200":  # the query is no part of the path
         assert path == "/tile/0/000.p/10?../.."
-        assert body == world.log.public.read("tile/0/000.p/10")
+        assert body == of_ten.log.public.read("tile/0/000.p/10")
     else:
         assert status in (b"404", b"400")
         assert CONCISE_TYPE.encode() in answer
@@ -534,7 +547,10 @@ def muniment(home: Path, *arguments: str) -> Any:
 def home(tmp_path: Path) -> Path:
     """A home with a memory that has remembered something, and a registration policy beside it."""
     found = tmp_path / "home"
-    muniment(found, "remember", "the sky is blue", "--key", "sky/colour", "--value", "blue")
+    with open_home(found) as opened:
+        opened.memory(with_all_scopes(make_principal("default", "default", "cli"))).remember(
+            "the sky is blue", key="sky/colour", value="blue"
+        )
     rules = Registration(1, (Issuer(ISSUER, SIGNER.key),))
     (tmp_path / "registration.toml").write_text(format_registration(rules))
     return found
@@ -772,7 +788,6 @@ def test_a_registration_file_with_the_own_issuers_keys_is_refused(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from memory.cli import main
-    from memory.wiring import open_home
 
     with open_home(home) as opened:
         own = opened.config.issuer
