@@ -74,7 +74,7 @@ def copy_database(home: Path, dsn: str) -> Iterator[apsw.Connection]:
             with psycopg.connect(dsn, connect_timeout=10, application_name="muniment audit") as source:
                 source.read_only = True
                 source.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-                _require_sees_all(source)
+                require_sees_all(source)
                 _copy(source, copy, key)
         except psycopg.errors.UndefinedTable:
             raise MalformedError("expected a store in the database") from None
@@ -91,7 +91,7 @@ def copy_database(home: Path, dsn: str) -> Iterator[apsw.Connection]:
         copy.close(True)
 
 
-def _require_sees_all(source: psycopg.Connection[Any]) -> None:
+def require_sees_all(source: psycopg.Connection[Any]) -> None:
     """Returns if no policy of the database hides rows from this role: hidden rows would pass for none."""
     row = source.execute(
         "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
