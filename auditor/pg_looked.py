@@ -84,9 +84,9 @@ def tables_of(erased: Erased) -> Iterator[tuple[Table, bool]]:
     """The tables to look at for an erasure, each with whether its indexes have nothing of the rows, either."""
     pairs = frozenset((erased.tenant, seq) for seq in erased.seqs)
     for name, columns in OF_RECORDS.items():
-        yield Table(name, Sought(columns, pairs, erased.texts), tenant=erased.tenant), True
+        yield Table(name, Sought(columns, pairs, texts=erased.texts), tenant=erased.tenant), True
     ledger, requests = (
-        Sought(_BY_ID, frozenset((erased.tenant, number) for number in numbers), erased.texts)
+        Sought(_BY_ID, frozenset((erased.tenant, number) for number in numbers), texts=erased.texts)
         for numbers in (erased.ledger, erased.requests)
     )
     yield Table("ledger", ledger, "id", erased.tenant), True

@@ -38,6 +38,8 @@ class Sought:
 
     columns: tuple[int, int]
     rows: frozenset[tuple[int, int]]
+    anew: frozenset[tuple[int, int]] = frozenset()
+    """Those of them of which no byte may be left, since all that had it was written anew."""
     texts: tuple[bytes, ...] = ()
     """Bytes that stood in such rows and in no others, of which nothing may be left wherever in a page."""
 

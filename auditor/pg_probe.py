@@ -108,6 +108,8 @@ class Seen:
     """Bytes that belong to no row and are not zero."""
     leftovers: int = 0
     """Places in these where a row stands that nothing may be left of."""
+    leftovers_anew: int = 0
+    """Those of them of which no byte may be left."""
     texts: int = 0
     """Places in whole pages where bytes stand that were in such rows alone."""
 
@@ -181,7 +183,7 @@ class Probe:
         with self._view():
             for part, is_main in self._parts(table):
                 # What lies beside a table are pieces of its values, which do not say whose they are.
-                beside = replace(table.sought, rows=frozenset())
+                beside = replace(table.sought, rows=frozenset(), anew=frozenset())
                 seen = _sum(seen, self._part(part, table.sought if is_main else beside))
         return seen
 
@@ -232,7 +234,7 @@ class Probe:
         text = os.urandom(32)
         try:
             place = "pg_temp.muniment_control"
-            sought = Sought((0, 1), frozenset({(1, 1)}), (text,))
+            sought = Sought((0, 1), frozenset({(1, 1)}), texts=(text,))
             # The last of them lies in front, where a vacuum moves nothing over it.
             for seq in (3, 2, 1):
                 box = text + bytes(168) if seq == 1 else bytes(200)
@@ -319,6 +321,7 @@ def _seen_of(page: Page, dead: Sequence[PageRow], undone: int, sought: Sought) -
         dead_sought=sum(sought.is_in(row.data) for row in dead),
         free_bytes=page.free_bytes,
         leftovers=page.leftovers(sought),
+        leftovers_anew=page.leftovers(replace(sought, rows=sought.anew)) if sought.anew else 0,
     )
 
 
@@ -331,6 +334,7 @@ def _sum(one: Seen, other: Seen) -> Seen:
         one.dead_sought + other.dead_sought,
         one.free_bytes + other.free_bytes,
         one.leftovers + other.leftovers,
+        one.leftovers_anew + other.leftovers_anew,
         one.texts + other.texts,
     )
 
@@ -367,4 +371,4 @@ def sought_in_index(table: Table, names: Sequence[str], fixed: Sequence[bool]) -
     first, second = (names.index(name) for name in wanted)
     if not all(fixed[: max(first, second) + 1]):
         return None
-    return Sought((first, second), table.sought.rows)
+    return replace(table.sought, columns=(first, second))

@@ -54,8 +54,8 @@ class Config:
     and `withheld_retention` are those of `memory.retention_rules`, `systems` the lines of `memory.erase_systems`.
     `semantic`, with its url and model, is what `memory.semantic` makes vectors with. `database` is the PostgreSQL
     database that has the store (memory.engines); without it that is a file of the home. `log_storage` is the bucket
-    that has the log (memory.log_places). `database_checker` is a connection to the database whose role may look at pages
-    and at the write-ahead log: what erasures are verified by (memory.pg_look).
+    that has the log (memory.log_places). `database_checker` is a connection to the database whose role may look at
+    pages and at the write-ahead log: what erasures are verified by (memory.pg_look).
     """
 
     origin: str

@@ -67,8 +67,8 @@ LIMITS: Final[Mapping[str, str]] = {
     " of the erased records cannot be told: it rests on the checks that need no words.",
     "needles_shared": "Some words of the erased records also stand in kept records, and prove nothing.",
     "mentions_elsewhere": "Records outside the selection name the subject, or repeat the value, and were kept.",
-    "database_copies": "Base backups and dumps of the database, archives that are switched off now and standbys that are"
-    " not connected are not looked at. What they have is sealed, and opens with the key of the home.",
+    "database_copies": "Base backups and dumps of the database, archives that are switched off now and standbys that"
+    " are not connected are not looked at. What they have is sealed, and opens with the key of the home.",
     "copies_declared": "That archives and standbys of the database keep nothing longer than was declared is the"
     " operator's word.",
 }

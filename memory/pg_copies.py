@@ -1,8 +1,8 @@
 """What a manifest says of a database before anybody looked: what a vacuum took out, and where copies may be.
 
 Copies are the write-ahead log, standbys and archives. What they keep of an erased record is its sealed content and its
-wrapped key, and the operator says for how long (`database_copies` of the settings): that is told, and counts as verified
-by nobody. memory.pg_look says more, where somebody may look.
+wrapped key, and the operator says for how long (`database_copies` of the settings): that is told, and counts as
+verified by nobody. memory.pg_look says more, where somebody may look.
 """
 
 from __future__ import annotations

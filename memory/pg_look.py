@@ -130,11 +130,12 @@ def _systems(
 
 
 def _replica(parts: Parts, seen: DatabaseResult, until: int | None) -> dict[str, Any]:
-    """What is to be said of standbys and archives: that the server knows of none, or for how long they keep anything."""
+    """What is to be said of standbys and archives: that the server knows of none, or for how long they keep it."""
     line: dict[str, Any] = {"kind": "replica", "method": "none", "erased": 0}
     if until is None:
-        known = {"result": "verified"} if seen.copies_are_none else {}
-        return line | (known or {"result": "not_verified", "why": ["copies_remain"]})
+        if seen.copies_are_none:
+            return line | {"result": "verified"}
+        return line | {"result": "not_verified", "why": ["copies_remain"]}
     line |= {"until": until}
     if parts.clock() >= until:
         return line | {"result": "verified"}

@@ -2,8 +2,8 @@
 
 A vacuum frees the place of a dead row in its page and leaves the bytes until something else takes it. Of contents and
 words these are sealed, or hashes; of the keys that contents hang on they are not enough either without the key of the
-home, and yet they are what an erasure destroys; and a vector is not sealed at all. So these tables are written anew, and
-where somebody looks at the pages afterwards, every part of a table that the erasure took from, with its indexes.
+home, and yet they are what an erasure destroys; and a vector is not sealed at all. So these tables are written anew,
+and where somebody looks at the pages afterwards, every part of a table that the erasure took from, with its indexes.
 
 A part is written anew as a whole, while nobody reads it: one that is too large for that, or that somebody keeps
 reading, stays as it is, and is counted.

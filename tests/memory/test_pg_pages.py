@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from postgres_server import Server, pg_home
 from ticking import Clock
 
 from auditor.audit import Places, audit
+from auditor.checks_pg_log import check_log
 from auditor.evidence import Asked
+from auditor.pg_indexes import check_indexes
 from memory import cli, pg_vacuum, wiring
 from memory.model import Principal
 from memory.principal import make_principal, with_all_scopes
@@ -147,3 +150,91 @@ def test_a_page_that_somebody_reads_keeps_its_dead_rows_and_the_vacuum_says_so(
         assert left() > 0
         reader.execute("ROLLBACK")
         assert left() == 0
+
+
+def test_what_manifests_say_of_indexes_and_of_the_log_is_looked_at(
+    home: wiring.Home, postgres: Server, clock: Clock
+) -> None:
+    admin = admin_of(postgres, home)
+    with postgres.connect(name_of(home)) as connection:
+        for extension in ("pageinspect", "amcheck", "pg_walinspect"):
+            connection.execute(f"CREATE EXTENSION {extension}")
+    home.write_config(replace(home.config, database_checker=admin))
+    live_and_erase(home)
+    outcome = probed(home, admin)
+    assert codes(outcome) == set()
+    assert counted(outcome, "pages of their indexes") > 20
+    assert counted(outcome, "indexes of the database that have an entry") > 20
+    assert counted(outcome, "oldest transaction of it") == 1
+
+    with postgres.connect(name_of(home)) as connection:
+        connection.execute("INSERT INTO muniment.words (tenant, term, seq, places) VALUES (1, 7, 3, 1)")
+        connection.execute("DELETE FROM muniment.words WHERE term = 7")
+        connection.execute("VACUUM muniment.words")
+        found = codes(probed(home, admin))
+        # Between neighbours a vacuum closes the gap and may leave nothing of an entry, so the page of the table tells.
+        assert ("RESIDUE_FREE_SPACE", "database words") in found
+        connection.execute("VACUUM FULL muniment.words")
+        connection.execute("ALTER TABLE muniment.content_keys ALTER COLUMN wrapped SET STATISTICS 100")
+        connection.execute("ANALYZE muniment.content_keys")
+    assert codes(probed(home, admin)) == {("RESIDUE_INDEX", "database statistics")}
+
+
+def test_a_log_that_goes_back_further_than_a_manifest_says_is_found(
+    home: wiring.Home, postgres: Server
+) -> None:
+    with postgres.connect(name_of(home)) as connection:
+        connection.execute("CREATE EXTENSION pg_walinspect")
+        now = time.time_ns() // 1000
+        assert check_log(connection, now - 86_400_000_000).findings == ()
+        (finding,) = check_log(connection, now + 86_400_000_000).findings
+        assert finding.code == "RESIDUE_WAL"
+
+
+def test_an_index_that_lacks_an_entry_is_found(home: wiring.Home, postgres: Server) -> None:
+    home.memory(owner()).remember("something", key="other", value="1", subject="Xaver")
+    with postgres.connect(name_of(home)) as connection:
+        connection.execute("SET search_path = pg_catalog")
+        assert check_indexes(connection).not_checked, "without the extension it says so"
+        connection.execute("CREATE EXTENSION amcheck")
+        assert check_indexes(connection).findings == ()
+        # A row that the index was not told of.
+        ready = "UPDATE pg_index SET indisready = {} WHERE indexrelid = 'muniment.grants_0_pkey'::regclass"
+        connection.execute(ready.format(False))
+        connection.execute(
+            "INSERT INTO muniment.grants SELECT n, n, 'x', 'x' FROM generate_series(1, 20) AS n"
+        )
+        connection.execute(ready.format(True))
+        assert {one.code for one in check_indexes(connection).findings} == {"FACT_ALTERED"}
+
+
+def test_rows_of_access_tokens_and_keys_of_subjects_are_looked_at(
+    home: wiring.Home, postgres: Server
+) -> None:
+    me = home.memory(owner())
+    me.remember("something", key="other", value="1", subject="Xaver")
+    me.remember("and a second", key="second", value="2", subject="Ida")
+    assert codes(probed(home, None)) == set()
+    changes = {
+        "INSERT INTO muniment.access (number, token_hash, tenant_tag, sealed, scopes, made_at) VALUES "
+        "(decode(repeat('00', 16), 'hex'), decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), "
+        "'Xaver', 1, 0)": "DELETE FROM muniment.access",
+        "INSERT INTO muniment.subject_keys (tenant, subject, wrapped) VALUES (1, 'x', 'y')": "DELETE FROM muniment.subject_keys WHERE subject = 'x'",
+    }
+    for change, back in changes.items():
+        with postgres.connect(name_of(home)) as connection:
+            connection.execute(change)
+            found = codes(probed(home, None))
+            assert ("RESIDUE_ROW", "database access row 1") in found or (
+                "RESIDUE_ROW",
+                "database subject_keys",
+            ) in found
+            connection.execute(back)
+    assert codes(probed(home, None)) == set()
+    with postgres.connect(name_of(home)) as connection:
+        # Both records hang on one key: that of the first outlives an erasure of the second.
+        connection.execute(
+            "UPDATE muniment.content_keys SET subject = (SELECT subject FROM muniment.content_keys WHERE seq = 1) "
+            "WHERE seq = 2"
+        )
+    assert ("FACT_ALTERED", "database content_keys seq 1") in codes(probed(home, None))
