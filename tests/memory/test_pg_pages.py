@@ -215,21 +215,21 @@ def test_rows_of_access_tokens_and_keys_of_subjects_are_looked_at(
     me.remember("something", key="other", value="1", subject="Xaver")
     me.remember("and a second", key="second", value="2", subject="Ida")
     assert codes(probed(home, None)) == set()
-    changes = {
-        "INSERT INTO muniment.access (number, token_hash, tenant_tag, sealed, scopes, made_at) VALUES "
-        "(decode(repeat('00', 16), 'hex'), decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), "
-        "'Xaver', 1, 0)": "DELETE FROM muniment.access",
-        "INSERT INTO muniment.subject_keys (tenant, subject, wrapped) VALUES (1, 'x', 'y')": "DELETE FROM muniment.subject_keys WHERE subject = 'x'",
-    }
-    for change, back in changes.items():
+    zeros = "decode(repeat('00', {}), 'hex')".format
+    columns = "number, token_hash, tenant_tag, sealed, scopes, made_at"
+    changes = (
+        (
+            f"access ({columns}) VALUES ({zeros(16)}, {zeros(32)}, {zeros(32)}, 'Xaver', 1, 0)",
+            "database access row 1",
+        ),
+        ("subject_keys (tenant, subject, wrapped) VALUES (1, 'x', 'y')", "database subject_keys"),
+    )
+    for row, where in changes:
         with postgres.connect(name_of(home)) as connection:
-            connection.execute(change)
-            found = codes(probed(home, None))
-            assert ("RESIDUE_ROW", "database access row 1") in found or (
-                "RESIDUE_ROW",
-                "database subject_keys",
-            ) in found
-            connection.execute(back)
+            connection.execute(f"INSERT INTO muniment.{row}")
+            assert ("RESIDUE_ROW", where) in codes(probed(home, None))
+            connection.execute("DELETE FROM muniment.access")
+            connection.execute("DELETE FROM muniment.subject_keys WHERE subject = 'x'")
     assert codes(probed(home, None)) == set()
     with postgres.connect(name_of(home)) as connection:
         # Both records hang on one key: that of the first outlives an erasure of the second.
