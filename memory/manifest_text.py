@@ -10,7 +10,7 @@ STATES: Final[Mapping[str, str]] = {
     "closed_partial": "A part of what was asked for was erased; the reasons say what was not.",
     "inconclusive": "The content was erased, but not every check that it is gone could be made or passed.",
     "failed": "The erasure failed: a row of what was to be erased is still there.",
-    "awaiting_backups": "The content is gone but for backups, whose keys are still there.",
+    "awaiting_backups": "The content is gone but for backups, whose keys are still there, or whose time has not come.",
     "awaiting_recipients": "The content is gone here; recipients of it have yet to be told.",
     "closed_denied": "The request was denied, and nothing was erased.",
     "withdrawn": "Whoever asked for it withdrew the request; what the manifest says was erased stays erased.",

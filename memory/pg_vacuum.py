@@ -12,7 +12,7 @@ reading, stays as it is, and is counted.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +40,8 @@ TAKEN_FROM: Final = (
 """All that an erasure takes rows or values from."""
 CLEARED: Final = (*TAKEN_FROM, "meta")
 MAX_REWRITTEN_BYTES: Final = 256 << 20
+_LOCK_MILLISECONDS: Final = 5000
+_IN_USE: Final = (errors.LockNotAvailable, errors.DeadlockDetected)
 # What somebody still sees, and what lay in a page that somebody was just reading; of a table that is written anew, the
 # server says the first in other words.
 _LEFT: Final = re.compile(r"(\d+) (?:are dead but not yet removable|dead row versions cannot be removed yet)")
@@ -81,37 +83,41 @@ def clear(
         told.append("\n".join(filter(None, (notice.message_primary, notice.message_detail))))
 
     connection.add_notice_handler(listen)
-    connection.execute("SET statement_timeout = 0")
-    left = sum(_rewrite(connection, table, tenant_id) for table in rewritten)
-    for table in CLEARED:
-        for part, _ in _parts(connection, table, tenant_id):
-            _vacuum(connection, "VERBOSE", part)
+    # Whoever comes behind a lock that is waited for waits as well.
+    connection.execute(f"SET statement_timeout = 0; SET lock_timeout = {_LOCK_MILLISECONDS}")
+    left = sum(
+        _vacuum_parts(connection, "FULL, VERBOSE", table, tenant_id, MAX_REWRITTEN_BYTES)
+        for table in rewritten
+    )
+    in_use = sum(_vacuum_parts(connection, "VERBOSE", table, tenant_id) for table in CLEARED)
     counts = [int(found[1]) for line in told if (found := _LEFT.search(line)) is not None]
     missed = sum(int(found[1]) for line in told if (found := _MISSED.search(line)) is not None)
     # A server that says it in other words shows nothing.
-    return Cleared(sum(counts) + missed if counts else 1, left)
+    return Cleared(sum(counts) + missed + in_use if counts else 1, left)
 
 
-def _rewrite(connection: psycopg.Connection[Any], table: str, tenant_id: int | None) -> int:
-    """How many parts of a table stay as they are."""
-    left = 0
-    for part, size_bytes in _parts(connection, table, tenant_id):
-        if size_bytes > MAX_REWRITTEN_BYTES:
-            left += 1
-            continue
-        try:
-            _vacuum(connection, "FULL, VERBOSE", part)
-        except (errors.LockNotAvailable, errors.DeadlockDetected):
-            left += 1
-    return left
+def _vacuum_parts(
+    connection: psycopg.Connection[Any],
+    options: str,
+    table: str,
+    tenant_id: int | None,
+    most_bytes: int | None = None,
+) -> int:
+    """How many parts of a table stay as they are; one where somebody keeps even their sizes from being known."""
+    try:
+        parts = connection.execute(_PARTS, {"table": table, "tenant": tenant_id}).fetchall()
+    except _IN_USE:
+        return 1
+    return sum(
+        (most_bytes is not None and size_bytes > most_bytes) or not _vacuum(connection, options, part)
+        for part, size_bytes in parts
+    )
 
 
-def _parts(
-    connection: psycopg.Connection[Any], table: str, tenant_id: int | None
-) -> Iterator[tuple[str, int]]:
-    rows = connection.execute(_PARTS, {"table": table, "tenant": tenant_id}).fetchall()
-    yield from rows
-
-
-def _vacuum(connection: psycopg.Connection[Any], options: str, part: str) -> None:
-    connection.execute(sql.SQL(f"VACUUM ({options}) {{}}").format(sql.Identifier(part)))
+def _vacuum(connection: psycopg.Connection[Any], options: str, part: str) -> bool:
+    """Whether it was done: not where somebody keeps the part locked."""
+    try:
+        connection.execute(sql.SQL(f"VACUUM ({options}) {{}}").format(sql.Identifier(part)))
+    except _IN_USE:
+        return False
+    return True

@@ -22,6 +22,7 @@ from auditor.pg_wal import look_at_wal
 from auditor.pg_words import scan_rows
 from memory import pg_vacuum, pg_wal, scan_process, wiring
 from memory.model import Principal
+from memory.pg_store import PgStore
 from memory.principal import make_principal, with_all_scopes
 
 pytestmark = pytest.mark.postgres
@@ -122,6 +123,24 @@ def test_a_part_that_is_too_large_is_not_called_rewritten(
     home.write_config(replace(home.config, database_checker=postgres.dsn(name, "postgres")))
     again = home.memory(owner()).look_again(manifest.document["request"].hex(), ["Rheinberg am Rhein"])
     assert manifest_of(home, again).document["why"] == []
+
+
+def test_a_part_that_somebody_keeps_reading_is_not_called_rewritten(
+    home: wiring.Home, postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live(home)
+    monkeypatch.setattr(pg_vacuum, "_LOCK_MILLISECONDS", 50)
+    store = home.parts().store
+    assert isinstance(store, PgStore)
+    with postgres.connect(name_of(home)) as reader, reader.transaction():
+        reader.execute(
+            "LOCK TABLE muniment.vectors_0, muniment.facts_0, muniment.facts_1 IN ACCESS SHARE MODE"
+        )
+        assert store.clear_pages(0.0, pg_vacuum.TAKEN_FROM, 1).not_rewritten == 1
+        reader.execute("LOCK TABLE muniment.facts IN ACCESS EXCLUSIVE MODE")
+        left = store.clear_pages(0.0, ("words",), 1)
+        assert left.pinned == 1 and not left.is_done
+    assert store.clear_pages(0.0, pg_vacuum.TAKEN_FROM, 1).is_done
 
 
 def test_what_else_keeps_the_log_keeps_an_erasure_open_until_it_is_over(

@@ -170,6 +170,8 @@ def test_what_manifests_say_of_indexes_and_of_the_log_is_looked_at(
     with postgres.connect(name_of(home)) as connection:
         connection.execute("INSERT INTO muniment.words (tenant, term, seq, places) VALUES (1, 7, 3, 1)")
         connection.execute("DELETE FROM muniment.words WHERE term = 7")
+        dead = {("RESIDUE_ROW", "database words"), ("RESIDUE_INDEX", "database words")}
+        assert codes(probed(home, admin)) == dead
         connection.execute("VACUUM muniment.words")
         found = codes(probed(home, admin))
         # Between neighbours a vacuum closes the gap and may leave nothing of an entry, so the page of the table tells.
