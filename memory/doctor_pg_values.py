@@ -121,6 +121,8 @@ def look_at_checker(connection: psycopg.Connection[Any], dsn: str | None) -> Fin
         with translated():
             link = connect(dsn)
             try:
+                # What others have put into the schema of the store must not run as a superuser.
+                link.execute("SET search_path = pg_catalog")
                 row = link.execute(_CHECKER).fetchone()
             finally:
                 link.close()

@@ -37,7 +37,8 @@ def empty_log(dsn: str) -> int:
     connection = connect(dsn)
     try:
         with translated():
-            connection.execute("SET statement_timeout = 0")
+            # Whoever owns the schema of the store may put functions there, which would run as a superuser.
+            connection.execute("SET search_path = pg_catalog; SET statement_timeout = 0")
             connection.execute(_BEGIN)
             since = _number(connection, _PLACE)
             fewest, in_vain = _round(connection, since), 0

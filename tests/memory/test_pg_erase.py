@@ -20,7 +20,7 @@ from auditor.pg_gone import Erased, RowsLeft, count_rows
 from auditor.pg_looked import look_for
 from auditor.pg_wal import look_at_wal
 from auditor.pg_words import scan_rows
-from memory import pg_vacuum, pg_wal, scan_process, wiring
+from memory import doctor, pg_vacuum, pg_wal, scan_process, wiring
 from memory.model import Principal
 from memory.pg_store import PgStore
 from memory.principal import make_principal, with_all_scopes
@@ -236,3 +236,24 @@ def test_the_log_is_looked_at_page_by_page(postgres: Server) -> None:
         connection.execute("SELECT pg_logical_emit_message(false, 'x', 'y'), pg_switch_wal()")
         (later,) = connection.execute("SELECT pg_current_wal_lsn() - '0/0'").fetchone()
         assert look_at_wal(connection, int(later)).older > 0, "of a later place what was written since is old"
+
+
+def test_what_others_put_into_the_schema_does_not_run_as_the_checker(
+    home: wiring.Home, postgres: Server
+) -> None:
+    live(home)
+    with postgres.connect(name_of(home), "muniment") as connection:
+        connection.execute("CREATE TABLE public.ran (who text)")
+        for name, takes, gives in (
+            ("mod", "numeric, bigint", "numeric"),
+            ("pg_size_bytes", "text", "bigint"),
+            ("get_byte", "bytea, integer", "integer"),
+            ("length", "bytea", "integer"),
+        ):
+            body = f"'INSERT INTO public.ran VALUES (current_user); SELECT 1::{gives}'"
+            connection.execute(
+                f"CREATE FUNCTION muniment.{name}({takes}) RETURNS {gives} LANGUAGE sql AS {body}"
+            )
+        assert erase(home).state == "closed_complete"
+        doctor.examine(home.path)
+        assert connection.execute("SELECT who FROM public.ran").fetchall() == []
