@@ -243,17 +243,19 @@ def test_what_others_put_into_the_schema_does_not_run_as_the_checker(
 ) -> None:
     live(home)
     with postgres.connect(name_of(home), "muniment") as connection:
-        connection.execute("CREATE TABLE public.ran (who text)")
+        connection.execute(
+            "CREATE TABLE muniment.ran (who text); GRANT SELECT ON muniment.ran TO muniment_whole"
+        )
         for name, takes, gives in (
             ("mod", "numeric, bigint", "numeric"),
             ("pg_size_bytes", "text", "bigint"),
             ("get_byte", "bytea, integer", "integer"),
             ("length", "bytea", "integer"),
         ):
-            body = f"'INSERT INTO public.ran VALUES (current_user); SELECT 1::{gives}'"
+            body = f"'INSERT INTO muniment.ran VALUES (current_user); SELECT 1::{gives}'"
             connection.execute(
                 f"CREATE FUNCTION muniment.{name}({takes}) RETURNS {gives} LANGUAGE sql AS {body}"
             )
         assert erase(home).state == "closed_complete"
         doctor.examine(home.path)
-        assert connection.execute("SELECT who FROM public.ran").fetchall() == []
+        assert connection.execute("SELECT who FROM muniment.ran").fetchall() == []
