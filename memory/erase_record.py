@@ -215,7 +215,9 @@ def clear_pages(parts: Parts, tenant_id: int | None = None) -> tuple[dict[str, A
     In a database those of one tenant, if that is given.
     """
     if parts.home.config.database is not None:
-        return _clear_database(parts, tenant_id)
+        from memory.pg_vacuum import MAX_REWRITTEN_BYTES
+
+        return clear_database(parts, tenant_id, MAX_REWRITTEN_BYTES)
     # Idle connections may have pages from before in their caches, which a later write would copy to the log.
     parts.store.close()
     emptied = parts.store.checkpoint_truncate(CHECKPOINT_SECONDS)
@@ -227,7 +229,8 @@ def clear_pages(parts: Parts, tenant_id: int | None = None) -> tuple[dict[str, A
     )
 
 
-def _clear_database(parts: Parts, tenant_id: int | None) -> tuple[dict[str, Any], ...]:
+def clear_database(parts: Parts, tenant_id: int | None, most_bytes: int | None) -> tuple[dict[str, Any], ...]:
+    """The same in a database, whose parts of more than `most_bytes` are not written anew."""
     from memory.pg_copies import systems_of_database
     from memory.pg_store import PgStore
     from memory.pg_vacuum import REWRITTEN, TAKEN_FROM
@@ -235,7 +238,7 @@ def _clear_database(parts: Parts, tenant_id: int | None) -> tuple[dict[str, Any]
     assert isinstance(parts.store, PgStore)
     # All of it where somebody looks whether it was: without that it would cost and show nothing.
     rewritten = REWRITTEN if parts.home.config.database_checker is None else TAKEN_FROM
-    cleared = parts.store.clear_pages(CHECKPOINT_SECONDS, rewritten, tenant_id)
+    cleared = parts.store.clear_pages(CHECKPOINT_SECONDS, rewritten, tenant_id, most_bytes)
     return systems_of_database(parts.home.config, parts.clock(), cleared)
 
 

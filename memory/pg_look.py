@@ -117,9 +117,6 @@ def _systems(
     if pages["result"] == "not_run":
         return cleared
     heap, *_ = cleared
-    if pages["result"] == "clean":
-        # Also where a part was too large: somebody else has written it anew since, or nothing of it lay there.
-        heap = {name: value for name, value in heap.items() if name != "why"} | {"result": "verified"}
     until = traces.until or declared_until(parts.home.config, parts.clock())
     wal: dict[str, Any] = {"kind": "wal", "method": "truncate", "erased": 0}
     if seen.log_is_new:

@@ -135,12 +135,21 @@ class PgStore(Store):
 
     def checkpoint_truncate(self, deadline_seconds: float = 10.0) -> bool:
         """True once no dead row of what an erasure takes is in the tables; False if a transaction still sees one."""
-        return self.clear_pages(deadline_seconds).is_done
+        from memory.pg_vacuum import MAX_REWRITTEN_BYTES
+
+        return self.clear_pages(deadline_seconds, most_bytes=MAX_REWRITTEN_BYTES).is_done
 
     def clear_pages(
-        self, deadline_seconds: float, rewritten: Sequence[str] | None = None, tenant_id: int | None = None
+        self,
+        deadline_seconds: float,
+        rewritten: Sequence[str] | None = None,
+        tenant_id: int | None = None,
+        most_bytes: int | None = None,
     ) -> Cleared:
-        """What is left once dead rows are taken out and these tables written anew, in parts that a tenant may be in."""
+        """What is left once dead rows are taken out and these tables written anew, in parts that a tenant may be in.
+
+        Parts of more than `most_bytes` are not.
+        """
         from memory.pg_vacuum import REWRITTEN, clear
 
         until = time.monotonic() + deadline_seconds
@@ -148,7 +157,9 @@ class PgStore(Store):
             connection = self.connect()
             try:
                 with translated():
-                    left = clear(connection, REWRITTEN if rewritten is None else rewritten, tenant_id)
+                    left = clear(
+                        connection, REWRITTEN if rewritten is None else rewritten, tenant_id, most_bytes
+                    )
             finally:
                 connection.close()
             if not left.pinned or time.monotonic() >= until:

@@ -40,6 +40,7 @@ TAKEN_FROM: Final = (
 """All that an erasure takes rows or values from."""
 CLEARED: Final = (*TAKEN_FROM, "meta")
 MAX_REWRITTEN_BYTES: Final = 256 << 20
+"""Of a part that is written anew while it is in use, and nobody has asked for it a second time."""
 _LOCK_MILLISECONDS: Final = 5000
 _IN_USE: Final = (errors.LockNotAvailable, errors.DeadlockDetected)
 # What somebody still sees, and what lay in a page that somebody was just reading; of a table that is written anew, the
@@ -74,9 +75,15 @@ class Cleared:
 
 
 def clear(
-    connection: psycopg.Connection[Any], rewritten: Sequence[str] = REWRITTEN, tenant_id: int | None = None
+    connection: psycopg.Connection[Any],
+    rewritten: Sequence[str] = REWRITTEN,
+    tenant_id: int | None = None,
+    most_bytes: int | None = None,
 ) -> Cleared:
-    """Takes dead rows out of the tables, and writes some of them anew: those parts that may have rows of the tenant."""
+    """Takes dead rows out of the tables, and writes some of them anew: those parts that may have rows of the tenant.
+
+    A part of more than `most_bytes` is left as it is; without it, none is.
+    """
     told: list[str] = []
 
     def listen(notice: psycopg.errors.Diagnostic) -> None:
@@ -86,8 +93,7 @@ def clear(
     # Whoever comes behind a lock that is waited for waits as well.
     connection.execute(f"SET statement_timeout = 0; SET lock_timeout = {_LOCK_MILLISECONDS}")
     left = sum(
-        _vacuum_parts(connection, "FULL, VERBOSE", table, tenant_id, MAX_REWRITTEN_BYTES)
-        for table in rewritten
+        _vacuum_parts(connection, "FULL, VERBOSE", table, tenant_id, most_bytes) for table in rewritten
     )
     in_use = sum(_vacuum_parts(connection, "VERBOSE", table, tenant_id) for table in CLEARED)
     counts = [int(found[1]) for line in told if (found := _LEFT.search(line)) is not None]
