@@ -102,15 +102,15 @@ _DENIALS: Final = """freedom_of_expression legal_obligation public_health archiv
     identity_not_shown unfounded"""
 _REASONS: Final = f"""{_DENIALS} crash_before_scan scan_not_available residue_found control_failed
     needles_not_searchable
-    needles_unconfirmed rows_pinned copies_remain
+    needles_unconfirmed rows_pinned not_rewritten copies_remain
     wal_pinned content_present bystander_damaged mentions_elsewhere legal_hold system_failed
     system_not_reachable system_not_verified backups_remain recipients_remain"""
 _LIMITS: Final = """file_system_free_space storage_hardware memory_and_swap other_systems who_had_an_opening
     paraphrases ledger_kept requests_kept openings_given needles_shared needles_not_searchable needles_unconfirmed
-    mentions_elsewhere"""
+    mentions_elsewhere database_copies copies_declared"""
 _COUNTS: Final = """contents facts idempotency tokens ledger conflicts remaining bystanders files bytes needles
     needles_given needles_shared needles_not_searchable records_not_covered files_not_searched files_not_known
-    controls_planted controls_found hits pages pages_in_log free_bytes systems_counted systems_not_counted"""
+    controls_planted controls_found hits pages pages_in_log dead_rows free_bytes systems_counted systems_not_counted"""
 _RESIDUE: Final = """RESIDUE_ROW RESIDUE_INDEX RESIDUE_VECTOR RESIDUE_FREE_SPACE RESIDUE_WAL RESIDUE_FILE
     RESIDUE_ENCODED RESIDUE_LOG_CONFIRMABLE"""
 _TOMBSTONE: Final[Mapping[str, Is]] = {
@@ -157,7 +157,7 @@ _FIELDS: Final[Mapping[str, Is]] = {
                     "store heap index vector cache ledger wal log export backup replica processor transcript"
                 ),
                 "method": _word(
-                    "delete delete_and_zero delete_command truncate vacuum destroy_key none external"
+                    "delete delete_and_zero delete_command truncate vacuum rewrite destroy_key none external"
                 ),
                 "erased": _number,
                 "result": _word("verified not_verified inconclusive held failed not_reachable out_of_scope"),
@@ -174,7 +174,7 @@ _FIELDS: Final[Mapping[str, Is]] = {
     "checks": _each(
         _record(
             {
-                "check": _word("structure bystanders residue free_space independent_count"),
+                "check": _word("structure rows bystanders residue free_space independent_count"),
                 "result": _word("clean found inconclusive not_run"),
                 "counts": _tally(_COUNTS),
             },

@@ -29,27 +29,33 @@ _NONCE_BYTES: Final = 12
 _MAX_META_BYTES: Final = 1 << 20
 _AT_ONCE: Final = 2000
 _TABLES: Final[Mapping[str, str]] = {
-    "tenants": "id, number, name, last_seq, recorded_at",
+    "tenants": "id, number, name, last_seq, recorded_at, name_tag",
     "events": "seq, tenant, tenant_seq, commitment, link, link_salt, content_hash, entry, entry_index",
     "acts": "tenant, target, seq, act",
     "facts": "seq, tenant, agent_tag, key_tag, subject_tag, text_tag, status, valid_from, declared, valid_until,"
     " recorded_at, replaced_at, replaced_by, end_erased, on_hold",
     "conflicts": "seq, tenant, agent_tag, key_tag, closed_by",
     "ledger": "id, tenant, agent_tag, key_tag, subject_tag, name_tags, word_count, canon_version, source, expires_at,"
-    " until",
-    "idempotency": "id, tenant, seq, body_tag, answer",
-    "tokens": "id, tenant, target",
+    " until, value_tag",
+    "idempotency": "id, tenant, seq, body_tag, answer, request_tag",
+    "tokens": "id, tenant, target, token_hash, purpose, bound, expires_at",
+    "access": "id, number, token_hash, tenant_tag, sealed, scopes, made_at, expires_at",
     "erasures": "number, tenant, request, state, tombstone, detail, manifest",
     "openings": "id, tenant, seq, recipient, kind, given_at",
     "backups": "number, last_seq, made_at, expires_at",
     "grants": "seq, tenant, owner_tag, reader_tag",
-    "vectors": "seq",
+    "vectors": "seq, tenant, agent_tag, model",
+    "content_keys": "tenant, seq, subject",
 }
 _BOXES: Final = """
     SELECT b.tenant, b.seq, t.number, s.wrapped, k.wrapped, k.subject IS NOT NULL, b.content, b.salt
     FROM muniment.content_boxes b LEFT JOIN muniment.content_keys k ON k.tenant = b.tenant AND k.seq = b.seq
     LEFT JOIN muniment.subject_keys s ON s.tenant = k.tenant AND s.subject = k.subject
     LEFT JOIN muniment.tenants t ON t.id = b.tenant
+"""
+_SUBJECTS: Final = """
+    SELECT s.tenant, s.subject, t.number, s.wrapped
+    FROM muniment.subject_keys s LEFT JOIN muniment.tenants t ON t.id = s.tenant
 """
 
 
@@ -74,7 +80,7 @@ def copy_database(home: Path, dsn: str) -> Iterator[apsw.Connection]:
             with psycopg.connect(dsn, connect_timeout=10, application_name="muniment audit") as source:
                 source.read_only = True
                 source.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-                _require_sees_all(source)
+                require_sees_all(source)
                 _copy(source, copy, key)
         except psycopg.errors.UndefinedTable:
             raise MalformedError("expected a store in the database") from None
@@ -91,7 +97,7 @@ def copy_database(home: Path, dsn: str) -> Iterator[apsw.Connection]:
         copy.close(True)
 
 
-def _require_sees_all(source: psycopg.Connection[Any]) -> None:
+def require_sees_all(source: psycopg.Connection[Any]) -> None:
     """Returns if no policy of the database hides rows from this role: hidden rows would pass for none."""
     row = source.execute(
         "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
@@ -121,6 +127,14 @@ def _copy(source: psycopg.Connection[Any], copy: apsw.Connection, key: bytes) ->
     copy.executemany(
         "INSERT INTO meta VALUES (?, ?)",
         ((name, _meta(value)) for name, value in _rows(source, "SELECT name, value FROM muniment.meta")),
+    )
+    copy.execute("CREATE TABLE subject_keys (tenant, subject, opens)")
+    copy.executemany(
+        "INSERT INTO subject_keys VALUES (?, ?, ?)",
+        (
+            (tenant, subject, _opens(tenant, number, wrapped, tenant_keys))
+            for tenant, subject, number, wrapped in _rows(source, _SUBJECTS)
+        ),
     )
     copy.execute("CREATE TABLE contents (seq INTEGER PRIMARY KEY, content, salt)")
     opened = (_opened(row, tenant_keys) for row in _rows(source, _BOXES))
@@ -163,6 +177,13 @@ def _tenant_keys(source: psycopg.Connection[Any], key: bytes) -> Iterator[tuple[
             yield bytes(number), _open(key, wrapped, b"tenant\0" + number)[_KEY_BYTES:]
         except _UnopenedError:
             continue  # what hangs on it is then found not to open
+
+
+def _opens(tenant: int, number: bytes, wrapped: bytes, tenant_keys: Mapping[bytes, bytes]) -> bool:
+    try:
+        return bool(_open(tenant_keys[number], wrapped, b"subject\0" + tenant.to_bytes(8, "big")))
+    except (KeyError, _UnopenedError):
+        return False
 
 
 class _UnopenedError(Exception):

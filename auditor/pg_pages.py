@@ -19,7 +19,13 @@ _HEADER_BYTES: Final = 24
 _ROW_HEADER_BYTES: Final = 23
 _LAYOUT: Final = 4
 _ALIGNED: Final = 8
-_NORMAL: Final = 1
+# What a page of a tree ends with: its neighbours, its level, and flags, of which one says that it is the first page of
+# all, and one that it was given up.
+_TREE_BYTES: Final = 16
+_FLAGS: Final = struct.Struct("<H")
+_FLAGS_AT: Final = 12
+_NO_ENTRIES: Final = 0b1100
+_NORMAL, _DEAD = 1, 3
 _XMIN_FROZEN: Final = 0x0300
 _XMIN_INVALID: Final = 0x0200
 _ENDED_BY_NONE: Final = 0x0800
@@ -32,6 +38,10 @@ class Sought:
 
     columns: tuple[int, int]
     rows: frozenset[tuple[int, int]]
+    anew: frozenset[tuple[int, int]] = frozenset()
+    """Those of them of which no byte may be left, since all that had it was written anew."""
+    texts: tuple[bytes, ...] = ()
+    """Bytes that stood in such rows and in no others, of which nothing may be left wherever in a page."""
 
     def is_in(self, data: bytes) -> bool:
         """Whether the data of a row are of such a one."""
@@ -75,12 +85,64 @@ class Page:
         return sum(sought.count(run[-start % _ALIGNED :]) for start, run in self.free)
 
 
+@dataclass(frozen=True, slots=True)
+class IndexPage:
+    """A page of an index: entries that are marked as of no row any more, and free bytes that are not zero.
+
+    `body` is where entries are, or were.
+    """
+
+    dead: int
+    free_bytes: int
+    body: bytes
+
+
+def read_index_page(raw: bytes) -> IndexPage:
+    """The page; MalformedError if it is laid out in a way that is not known here."""
+    lower, upper, special = _limits(raw)
+    if upper == 0:
+        return IndexPage(0, len(raw) - raw.count(0), raw)
+    taken, dead = [(0, lower), (special, len(raw))], 0
+    flags = _FLAGS.unpack_from(raw, special + _FLAGS_AT)[0] if special + _TREE_BYTES == len(raw) else 0
+    if flags & _NO_ENTRIES:
+        # What stands in front of such a page are no pointers: where the tree begins, or when the page was given up.
+        return IndexPage(
+            0, sum(len(run) - run.count(0) for _, run in _filled(raw, taken)), raw[lower:special]
+        )
+    for _, start, kind, size in _pointers(raw, lower):
+        # What is marked keeps its bytes until the page is tidied.
+        if kind in (_NORMAL, _DEAD) and size:
+            if start < upper or start + size > special:
+                raise MalformedError("expected the entries of a page to lie in it")
+            taken.append((start, start + size))
+            dead += kind == _DEAD
+    free = _filled(raw, taken)
+    begin = lower + -lower % _ALIGNED
+    return IndexPage(dead, sum(len(run) - run.count(0) for _, run in free), raw[begin:special])
+
+
 def read_page(raw: bytes) -> Page:
     """The page; MalformedError if it is laid out in a way that is not known here."""
-    lower, upper, special, version = _HEADER.unpack_from(raw, _HEADER_AT)
+    lower, upper, special = _limits(raw)
     if upper == 0:
         # Never used: the server fills it with zeros.
         return Page((), _filled(raw, [(0, 0)]))
+    rows: list[PageRow] = []
+    taken = [(0, lower), (special, len(raw))]
+    for number, start, kind, size in _pointers(raw, lower):
+        if kind == _NORMAL:
+            if start < upper or start + size > special or size < _ROW_HEADER_BYTES:
+                raise MalformedError("expected the rows of a page to lie in it")
+            rows.append(_row(number, raw[start : start + size]))
+            taken.append((start, start + size))
+    return Page(tuple(rows), _filled(raw, taken))
+
+
+def _limits(raw: bytes) -> tuple[int, int, int]:
+    """Where the pointers of a page end, its rows begin, and end; three zeros for a page that was never used."""
+    lower, upper, special, version = _HEADER.unpack_from(raw, _HEADER_AT)
+    if upper == 0:
+        return 0, 0, 0
     if (
         version & 0xFF != _LAYOUT
         or version & 0xFF00 != len(raw)
@@ -89,16 +151,13 @@ def read_page(raw: bytes) -> Page:
         raise MalformedError("expected a page of PostgreSQL, of layout 4")
     if special > len(raw):
         raise MalformedError("expected a page of PostgreSQL, of layout 4")
-    rows: list[PageRow] = []
-    taken = [(0, lower), (special, len(raw))]
+    return lower, upper, special
+
+
+def _pointers(raw: bytes, lower: int) -> Iterator[tuple[int, int, int, int]]:
+    """The pointers of a page: their numbers from 1, where each leads, of what kind it is, and to how many bytes."""
     for number, (pointer,) in enumerate(struct.iter_unpack("<I", raw[_HEADER_BYTES : lower - lower % 4]), 1):
-        start, kind, size = pointer & 0x7FFF, pointer >> 15 & 3, pointer >> 17
-        if kind == _NORMAL:
-            if start < upper or start + size > special or size < _ROW_HEADER_BYTES:
-                raise MalformedError("expected the rows of a page to lie in it")
-            rows.append(_row(number, raw[start : start + size]))
-            taken.append((start, start + size))
-    return Page(tuple(rows), _filled(raw, taken))
+        yield number, pointer & 0x7FFF, pointer >> 15 & 3, pointer >> 17
 
 
 def _row(pointer: int, raw: bytes) -> PageRow:

@@ -6,18 +6,22 @@ in a short transaction of its own: what holds a view of the database keeps dead 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from auditor.pg_pages import Page, PageRow, Sought, read_page
+from auditor.engines import build_engine
+from auditor.pg_pages import Page, PageRow, Sought, read_index_page, read_page
 from tlog.errors import UnavailableError
 
 if TYPE_CHECKING:
     import psycopg
 
 _AT_ONCE: Final = 256
+_FEW: Final = 16
 _BITS: Final = 1 << 32
 # A statement that others put into the database must not run with the rights of whoever looks at it.
 _GUARDED: Final = """
@@ -37,9 +41,26 @@ _PARTS: Final = """
       UNION ALL
       SELECT c.oid, c.relkind, c.reltoastrelid FROM parts p JOIN pg_catalog.pg_inherits i ON i.inhparent = p.oid
       JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid)
-    SELECT pg_catalog.format('%%I.%%I', n.nspname, c.relname), p.relkind = 'r'
+    SELECT pg_catalog.format('%%I.%%I', n.nspname, c.relname), c.oid = p.oid
     FROM parts p JOIN pg_catalog.pg_class c ON c.oid IN (p.oid, p.reltoastrelid)
-    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 't') ORDER BY 1
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 't')
+    AND (%s::bigint IS NULL OR NOT EXISTS (
+        SELECT 1 FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class o ON o.oid = i.inhrelid
+        WHERE i.inhrelid = p.oid AND NOT pg_catalog.satisfies_hash_partition(i.inhparent,
+          substring(pg_catalog.pg_get_expr(o.relpartbound, o.oid) FROM 'modulus (\\d+)')::int,
+          substring(pg_catalog.pg_get_expr(o.relpartbound, o.oid) FROM 'remainder (\\d+)')::int, %s::bigint)))
+    ORDER BY 1
+"""
+_INDEXES: Final = """
+    SELECT pg_catalog.format('%%I.%%I', n.nspname, c.relname), columns.names, columns.fixed
+    FROM pg_catalog.pg_index i CROSS JOIN LATERAL (
+      SELECT pg_catalog.array_agg(a.attname::text ORDER BY k.place) AS names,
+             pg_catalog.array_agg(a.atttypid = 'pg_catalog.int8'::regtype ORDER BY k.place) AS fixed
+      FROM pg_catalog.unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place)
+      LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number) AS columns
+    JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE i.indrelid = %s::regclass
+    AND c.relam = (SELECT m.oid FROM pg_catalog.pg_am m WHERE m.amname = 'btree') ORDER BY 1
 """
 _SNAPSHOT: Final = """
     SELECT pg_catalog.pg_snapshot_xmax(s)::text::bigint,
@@ -65,6 +86,10 @@ class Table:
 
     name: str
     sought: Sought
+    number: str = "seq"
+    """The column that tells a row from others of its tenant."""
+    tenant: int | None = None
+    """Whose parts alone are looked at; None for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +108,27 @@ class Seen:
     """Bytes that belong to no row and are not zero."""
     leftovers: int = 0
     """Places in these where a row stands that nothing may be left of."""
+    leftovers_anew: int = 0
+    """Those of them of which no byte may be left."""
+    texts: int = 0
+    """Places in whole pages where bytes stand that were in such rows alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenIndexes:
+    """What the pages of indexes have."""
+
+    name: str
+    pages: int = 0
+    dead: int = 0
+    """Entries that are marked as of no row any more."""
+    free_bytes: int = 0
+    """Bytes that belong to no entry and are not zero."""
+    entries: int = 0
+    """Places, free or not, with an entry of a row that nothing may be left of."""
+    texts: int = 0
+    unsure: bool = False
+    """Whether there is one whose entries do not say at a fixed place whose they are."""
 
 
 @contextmanager
@@ -135,33 +181,80 @@ class Probe:
         """What all pages of a table have, with its parts and what lies beside them."""
         seen = Seen(table.name)
         with self._view():
-            for part, is_main in self._rows(_PARTS, table.name):
+            for part, is_main in self._parts(table):
                 # What lies beside a table are pieces of its values, which do not say whose they are.
-                seen = _sum(seen, self._part(part, table.sought if is_main else Sought((0, 1), frozenset())))
+                beside = replace(table.sought, rows=frozenset(), anew=frozenset())
+                seen = _sum(seen, self._part(part, table.sought if is_main else beside))
         return seen
 
+    @property
+    def link(self) -> psycopg.Connection[Any]:
+        """The connection that it looks over."""
+        return self._link
+
+    def number(self, statement: str) -> int:
+        """The one number that a statement gives."""
+        (row,) = self._rows(statement)
+        return int(row[0])
+
+    def look_at_indexes(self, table: Table) -> SeenIndexes:
+        """What all pages of the indexes of a table have, with those of its parts."""
+        seen = SeenIndexes(table.name)
+        with self._view():
+            for part, is_main in self._parts(table):
+                for index, names, fixed in self._rows(_INDEXES, part) if is_main else ():
+                    sought = sought_in_index(table, names, fixed)
+                    seen = _plus(seen, self._index(index, sought, table.sought.texts))
+        return seen
+
+    def _parts(self, table: Table) -> Iterator[tuple[Any, ...]]:
+        return self._rows(_PARTS, table.name, table.tenant, table.tenant)
+
+    def _index(self, index: str, sought: Sought | None, texts: tuple[bytes, ...]) -> SeenIndexes:
+        seen = SeenIndexes(index, unsure=sought is None)
+        for raw in self._raw(index):
+            page = read_index_page(raw)
+            entries = 0 if sought is None else sought.count(page.body)
+            found = counter_of(texts)(raw)
+            seen = _plus(seen, SeenIndexes(index, 1, page.dead, page.free_bytes, entries, found))
+        return seen
+
+    def _raw(self, part: str) -> Iterator[bytes]:
+        (count,), *_ = self._rows(_PAGES, part)
+        for begin in range(0, count, _AT_ONCE):
+            for _, raw in self._raw_pages(part, begin, min(begin + _AT_ONCE, count)):
+                yield raw
+
     def control(self) -> tuple[int, int]:
-        """Of two things planted in a table that is this connection's alone, how many the probe sees: a row that was
-        deleted, and its bytes after a vacuum. With it, how many were planted.
+        """Of three things planted in a table that is this connection's alone, how many the probe sees: a row that was
+        deleted, its entry in an index, and its bytes after a vacuum. With it, how many were planted.
         """
-        self._link.execute("CREATE TEMPORARY TABLE muniment_control (tenant bigint, seq bigint, box bytea)")
+        columns = "tenant bigint, seq bigint, box bytea, PRIMARY KEY (tenant, seq)"
+        self._link.execute(f"CREATE TEMPORARY TABLE muniment_control ({columns})")
+        text = os.urandom(32)
         try:
             place = "pg_temp.muniment_control"
-            sought = Sought((0, 1), frozenset({(1, 1)}))
+            sought = Sought((0, 1), frozenset({(1, 1)}), texts=(text,))
             # The last of them lies in front, where a vacuum moves nothing over it.
             for seq in (3, 2, 1):
-                box = bytes(200)
+                box = text + bytes(168) if seq == 1 else bytes(200)
                 self._link.execute(f"INSERT INTO {place} VALUES (1, %s, %s)", (seq, box))
             self._link.execute(f"DELETE FROM {place} WHERE seq = 1")
             self._link.execute(f"DELETE FROM {place} WHERE seq = 3")
             with self._view():
                 dead = self._part(place, sought)
+                index = self._index("pg_temp.muniment_control_pkey", sought, sought.texts)
             self._link.execute(f"VACUUM {place}")
             with self._view():
                 freed = self._part(place, sought)
         finally:
             self._link.execute("DROP TABLE pg_temp.muniment_control")
-        return (dead.dead == 2 and dead.dead_sought == 1) + (freed.free_bytes > 0 and freed.leftovers > 0), 2
+        found = (
+            dead.dead == 2 and dead.dead_sought == 1 and dead.texts == 1,
+            index.entries > 0,
+            freed.free_bytes > 0 and freed.leftovers > 0 and freed.texts == 1,
+        )
+        return sum(found), len(found)
 
     @contextmanager
     def _view(self) -> Iterator[None]:
@@ -179,7 +272,8 @@ class Probe:
         for begin in range(0, count, _AT_ONCE):
             end = min(begin + _AT_ONCE, count)
             live = self._live(part, begin, end)
-            for block, page in self._pages(part, begin, end):
+            for block, raw in self._raw_pages(part, begin, end):
+                page = read_page(raw)
                 gone = [
                     row
                     for row in page.rows
@@ -188,7 +282,8 @@ class Probe:
                     and not _is_later(row.began_by, newest)
                 ]
                 dead = [row for row in gone if row.ended]
-                seen = _sum(seen, _seen_of(page, dead, len(gone) - len(dead), sought))
+                found = _seen_of(page, dead, len(gone) - len(dead), sought)
+                seen = _sum(seen, replace(found, texts=counter_of(sought.texts)(raw)))
         return seen
 
     def _live(self, part: str, begin: int, end: int) -> set[tuple[int, int]]:
@@ -199,14 +294,14 @@ class Probe:
         rows = self._link.execute(asked.format(f"({begin},0)", f"({end},0)"))
         return {(int(block), int(at)) for (place,) in rows for block, at in [place.strip("()").split(",")]}
 
-    def _pages(self, part: str, begin: int, end: int) -> Iterator[tuple[int, Page]]:
+    def _raw_pages(self, part: str, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
         from psycopg import sql
 
         get = sql.Identifier(self._schema, "get_raw_page")
         asked = sql.SQL("SELECT b, {}(%s, b) FROM pg_catalog.generate_series(%s::bigint, %s::bigint) AS b")
         rows = self._link.cursor(binary=True).execute(asked.format(get), (part, begin, end - 1))
         for block, raw in rows.fetchall():
-            yield block, read_page(bytes(raw))
+            yield block, bytes(raw)
 
     def _rows(self, statement: str, *params: object) -> Iterator[tuple[Any, ...]]:
         yield from self._link.execute(statement, params or None)
@@ -226,6 +321,7 @@ def _seen_of(page: Page, dead: Sequence[PageRow], undone: int, sought: Sought) -
         dead_sought=sum(sought.is_in(row.data) for row in dead),
         free_bytes=page.free_bytes,
         leftovers=page.leftovers(sought),
+        leftovers_anew=page.leftovers(replace(sought, rows=sought.anew)) if sought.anew else 0,
     )
 
 
@@ -238,4 +334,41 @@ def _sum(one: Seen, other: Seen) -> Seen:
         one.dead_sought + other.dead_sought,
         one.free_bytes + other.free_bytes,
         one.leftovers + other.leftovers,
+        one.leftovers_anew + other.leftovers_anew,
+        one.texts + other.texts,
     )
+
+
+@lru_cache(maxsize=4)
+def counter_of(texts: tuple[bytes, ...]) -> Callable[[bytes], int]:
+    """What counts at how many places of some bytes one of these stands."""
+    if len(texts) <= _FEW:
+        return lambda raw: sum(raw.count(text) for text in texts)
+    find = build_engine(texts)
+    return lambda raw: len(find(raw))
+
+
+def _plus(one: SeenIndexes, other: SeenIndexes) -> SeenIndexes:
+    return SeenIndexes(
+        one.name,
+        one.pages + other.pages,
+        one.dead + other.dead,
+        one.free_bytes + other.free_bytes,
+        one.entries + other.entries,
+        one.texts + other.texts,
+        one.unsure or other.unsure,
+    )
+
+
+def sought_in_index(table: Table, names: Sequence[str], fixed: Sequence[bool]) -> Sought | None:
+    """The same rows as entries of an index have them; None where what stands before is of no fixed size.
+
+    `names` are those of its columns, `fixed` whether each has eight bytes. An entry begins with eight bytes of its own.
+    """
+    wanted = ("tenant", table.number)
+    if not all(name in names for name in wanted):
+        return None
+    first, second = (names.index(name) for name in wanted)
+    if not all(fixed[: max(first, second) + 1]):
+        return None
+    return replace(table.sought, columns=(first, second))

@@ -53,6 +53,7 @@ _SETTINGS: Final = frozenset(
         "semantic_model",
         "database",
         "database_copies",
+        "database_checker",
         "log_storage",
     }
 )

@@ -205,20 +205,28 @@ def _is_small(value: object) -> bool:
     return not isinstance(value, bytes) or len(value) <= _MAX_META_BYTES
 
 
-def _check_shapes(connection: apsw.Connection) -> Iterator[Finding]:
+def check_copied_rows(connection: apsw.Connection) -> Outcome:
+    """The same of the rows of a database that were copied: what stands in columns, and whose each row is."""
+    findings = (*_check_shapes(connection, "database"), *_check_owners(connection, "database"))
+    columns = sum(len(columns) for columns in _SHAPES.values())
+    text = "columns of the database whose values are hashes, numbers or words of a list in every row"
+    return Outcome(findings, (Note("columns", text, columns),))
+
+
+def _check_shapes(connection: apsw.Connection, place: str = "store.db") -> Iterator[Finding]:
     for table, columns in _SHAPES.items():
         for column, wrong in columns.items():
             sql = f"SELECT rowid FROM {table} WHERE {wrong.format(column)} LIMIT {_MAX_LISTED}"
             for (rowid,) in connection.execute(sql):
                 what = f"The column {column} has a value that it can't have: content could stand there."
-                yield Finding("RESIDUE_ROW", f"store.db {table} row {rowid}", what)
+                yield Finding("RESIDUE_ROW", f"{place} {table} row {rowid}", what)
 
 
-def _check_owners(connection: apsw.Connection) -> Iterator[Finding]:
+def _check_owners(connection: apsw.Connection, place: str = "store.db") -> Iterator[Finding]:
     for table, wrong in _OWNED.items():
         for (rowid,) in connection.execute(f"SELECT rowid FROM {table} WHERE {wrong} LIMIT {_MAX_LISTED}"):
             what = "The row belongs to no tenant or statement that is there."
-            yield Finding("RESIDUE_ROW", f"store.db {table} row {rowid}", what)
+            yield Finding("RESIDUE_ROW", f"{place} {table} row {rowid}", what)
 
 
 # The word index: rows of FTS5's own tables

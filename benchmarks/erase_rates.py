@@ -34,7 +34,7 @@ sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "benchmarks")]
 import apsw  # noqa: E402
 from log_report import machine  # noqa: E402
 
-from memory import erase_run, store  # noqa: E402
+from memory import erase_look, erase_run, store  # noqa: E402
 from memory.erase_checks import check  # noqa: E402
 from memory.model import SCOPES, Principal  # noqa: E402
 from memory.wiring import Home, open_home  # noqa: E402
@@ -147,13 +147,13 @@ def without_flushes() -> Iterator[None]:
 @contextmanager
 def without_the_scan() -> Iterator[None]:
     """Erasures whose two looks at the files say that they were not run."""
-    kept = erase_run.check_residue, erase_run.check_free_space
+    kept = erase_run.check_residue, erase_look.check_free_space
     erase_run.check_residue = lambda *_: (check("residue", "not_run", {}, ["scan_not_available"]), 0)
-    erase_run.check_free_space = lambda _: check("free_space", "not_run", {}, ["scan_not_available"])
+    erase_look.check_free_space = lambda _: check("free_space", "not_run", {}, ["scan_not_available"])
     try:
         yield
     finally:
-        erase_run.check_residue, erase_run.check_free_space = kept
+        erase_run.check_residue, erase_look.check_free_space = kept
 
 
 class Looks:
@@ -164,13 +164,13 @@ class Looks:
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        kept = erase_run.check_residue, erase_run.check_free_space
+        kept = erase_run.check_residue, erase_look.check_free_space
         erase_run.check_residue = self._timed("residue", kept[0])
-        erase_run.check_free_space = self._timed("free_space", kept[1])
+        erase_look.check_free_space = self._timed("free_space", kept[1])
         try:
             yield
         finally:
-            erase_run.check_residue, erase_run.check_free_space = kept
+            erase_run.check_residue, erase_look.check_free_space = kept
 
     def _timed(self, name: str, look: Callable[..., Any]) -> Callable[..., Any]:
         def run(*arguments: Any) -> Any:

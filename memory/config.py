@@ -54,7 +54,8 @@ class Config:
     and `withheld_retention` are those of `memory.retention_rules`, `systems` the lines of `memory.erase_systems`.
     `semantic`, with its url and model, is what `memory.semantic` makes vectors with. `database` is the PostgreSQL
     database that has the store (memory.engines); without it that is a file of the home. `log_storage` is the bucket
-    that has the log (memory.log_places).
+    that has the log (memory.log_places). `database_checker` is a connection to the database whose role may look at
+    pages and at the write-ahead log: what erasures are verified by (memory.pg_look).
     """
 
     origin: str
@@ -81,6 +82,7 @@ class Config:
     database: str | None = None
     log_storage: str | None = None
     database_copies: str | None = None
+    database_checker: str | None = None
 
 
 def new_config(origin: str, guard: Guard, created_at: int) -> Config:
@@ -157,7 +159,8 @@ def parse_config(data: bytes) -> Config:
         semantic=resolve_setting("semantic", None, fields.get("semantic"), "off", SEMANTICS),
         semantic_url=_text(fields, "semantic_url", 4096) if "semantic_url" in fields else None,
         semantic_model=_text(fields, "semantic_model", 255) if "semantic_model" in fields else None,
-        database=_database(fields),
+        database=_database(fields, "database"),
+        database_checker=_database(fields, "database_checker"),
         log_storage=_text(fields, "log_storage", 1024) if "log_storage" in fields else None,
         database_copies=_text(fields, "database_copies", 32) if "database_copies" in fields else None,
     )
@@ -205,10 +208,10 @@ def _texts(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _database(fields: Mapping[str, Any]) -> str | None:
-    if "database" not in fields:
+def _database(fields: Mapping[str, Any], name: str) -> str | None:
+    if name not in fields:
         return None
-    found = _text(fields, "database", 4096)
+    found = _text(fields, name, 4096)
     require_no_password(found)
     return found
 

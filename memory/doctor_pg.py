@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from memory.diagnosis import Finding, fail, ok, warn
+from memory.doctor_pg_values import look_at_checker, look_at_logs, look_at_samples, show
 from memory.pg_connection import connect, translated
 from memory.pg_schema import require_server, require_version, require_walls
 
@@ -20,18 +21,7 @@ if TYPE_CHECKING:
 
 _MOST_SKEW_SECONDS: Final = 2.0
 _LONG_SECONDS: Final = 600
-_SETTINGS: Final = (
-    "fsync",
-    "full_page_writes",
-    "autovacuum",
-    "log_statement",
-    "log_min_duration_statement",
-    "log_parameter_max_length",
-    "log_min_error_statement",
-    "log_parameter_max_length_on_error",
-    "archive_mode",
-)
-_STATEMENTS_ALONE: Final = frozenset({"none", "ddl"})
+_SETTINGS: Final = ("fsync", "full_page_writes", "autovacuum", "archive_mode", "wal_keep_size")
 
 
 def examine(home: Home) -> Iterator[Finding]:
@@ -49,20 +39,16 @@ def examine(home: Home) -> Iterator[Finding]:
                 "store",
                 f"PostgreSQL {version[0] if version else ''}: role, schema and policies are as they have to be",
             )
-            settings = {name: _show(connection, name) for name in _SETTINGS}
+            settings = {name: show(connection, name) for name in _SETTINGS}
             yield from _durable(settings)
-            yield from _logged(settings)
+            yield from look_at_logs(connection)
+            yield from look_at_samples(connection)
             yield from _copies(connection, settings)
+            yield look_at_checker(connection, home.config.database_checker)
             yield from _old_views(connection)
             yield from _clock(connection, home)
     finally:
         connection.close()
-
-
-def _show(connection: psycopg.Connection[Any], name: str) -> str:
-    """A setting; empty where this role may not see it."""
-    row = connection.execute("SELECT current_setting(%s, true)", (name,)).fetchone()
-    return "" if row is None or row[0] is None else str(row[0])
 
 
 def _durable(settings: dict[str, str]) -> Iterator[Finding]:
@@ -79,27 +65,6 @@ def _durable(settings: dict[str, str]) -> Iterator[Finding]:
         yield ok("store_settings", "the database writes durably, and vacuums")
 
 
-def _logged(settings: dict[str, str]) -> Iterator[Finding]:
-    """Whether the log of the server has what statements were given: an erasure does not reach into it."""
-    every = settings["log_statement"] not in _STATEMENTS_ALONE or settings[
-        "log_min_duration_statement"
-    ] not in ("-1", "")
-    kept = [
-        name
-        for name, counts in (("log_parameter_max_length", every), ("log_parameter_max_length_on_error", True))
-        if counts and settings[name] not in ("0", "")
-    ]
-    if kept:
-        yield warn(
-            "database_log",
-            "the log of the server has sealed contents and wrapped keys, which no erasure reaches: "
-            f"{' and '.join(kept)} is not 0",
-            "set it to 0, or keep the log no longer than what is erased may stay",
-        )
-    else:
-        yield ok("database_log", "the log of the server has no values of statements")
-
-
 def _copies(connection: psycopg.Connection[Any], settings: dict[str, str]) -> Iterator[Finding]:
     """Where else rows are, and for how long: the manifest of an erasure cannot know."""
     slots = connection.execute("SELECT count(*) FROM pg_replication_slots").fetchone()
@@ -111,6 +76,8 @@ def _copies(connection: psycopg.Connection[Any], settings: dict[str, str]) -> It
         told.append(f"{standbys[0]} standbys")
     if slots and slots[0]:
         told.append(f"{slots[0]} replication slots, which keep the write-ahead log for whoever reads them")
+    if settings["wal_keep_size"] not in ("0", ""):
+        told.append(f"{settings['wal_keep_size']} of the write-ahead log (wal_keep_size)")
     if told:
         yield warn(
             "database_copies",

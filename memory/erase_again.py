@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 from memory import erase_backups, erase_systems, erase_tenant, store_erase
 from memory import erase_record as record
 from memory.erase_answer import describe
-from memory.erase_checks import check_free_space, check_residue, check_structure, cover
+from memory.erase_checks import check_residue, check_structure, cover
 from memory.erase_document import Outcome, decode_detail
 from memory.erase_found import rows_of
+from memory.erase_look import Traces, look_at_store
 from memory.erase_needles import needles_given, new_canary
 from memory.erase_selection import Mentioned
 from memory.manifest import decode_manifest
@@ -46,7 +47,8 @@ class _Request:
     """An erasure that is looked after again: its row, what it took, and the checks that stay as they were.
 
     `ids` are those of what it took, `systems` what the manifest before tells of other systems, and `stale` the
-    checks of it that found bytes in the store that belong to no row.
+    checks of it that found bytes in the store that belong to no row. `until` is when copies of a database have nothing
+    of it any more, if that was declared.
     """
 
     row: ErasureRow
@@ -55,6 +57,7 @@ class _Request:
     stays: tuple[Check, ...]
     systems: tuple[dict[str, Any], ...]
     stale: tuple[Check, ...]
+    until: int | None
 
 
 def look_again(
@@ -85,23 +88,28 @@ def look_again(
 def _look(parts: Parts, found: _Request, words: tuple[str, ...], canary: str) -> Outcome:
     row, targets = found.row, found.targets
     detail = decode_detail(row.detail)
-    pages = record.clear_pages(parts)
+    if parts.home.config.database is None:
+        cleared = record.clear_pages(parts)
+    else:
+        # Whoever asks again has chosen the time, so that no part is too large.
+        cleared = record.clear_database(parts, row.tenant_id, None)
     with parts.store.read_whole() as view:
         structure = check_structure(view, targets)
         left = store_erase.ledger_of(view, row.tenant_id, seqs=targets)
     keys = erase_tenant.destroy_key(parts, row.tenant_id)
     residue = check_residue(parts.home, parts.store, needles_given(words), canary, row.tenant_id)
     residue[0]["counts"]["needles_given"] = len(words)
-    free_space = check_free_space(parts.home)
+    looked = look_at_store(parts, cleared, Traces(row.tenant_id, targets, until=found.until))
     backups = erase_backups.destroy_keys(parts, row.tenant_id, targets)
-    systems = [record.store_system(len(targets), len(targets), structure), *pages, *backups]
+    systems = [record.store_system(len(targets), len(targets), structure), *looked.systems, *backups]
     if detail["guard"]["disposition"] == "erase":
         result = {"result": "failed", "why": ["content_present"]} if left else {"result": "verified"}
         systems.append({"kind": "ledger", "method": "delete", "erased": detail["guard"]["entries"]} | result)
     order = erase_systems.order_of_words(row.request, words, found.ids)
     elsewhere, counted = erase_systems.erase_elsewhere(parts.home, order, found.systems)
     systems += elsewhere
-    checks = (structure, *found.stays, cover(residue, free_space), free_space, *counted)
+    free_space = looked.free_space
+    checks = (structure, *looked.others, *found.stays, cover(residue, free_space), free_space, *counted)
     return Outcome(tuple(systems), checks, keys)
 
 
@@ -122,6 +130,7 @@ def _find(view: Snapshot, parts: Parts, principal: Principal, reference: object)
         stays=tuple(check for check in manifest.document["checks"] if check["check"] in _STAYS),
         stale=tuple(one for one in manifest.document["checks"] if _is_stale(one)),
         systems=tuple(one for one in manifest.document["systems"] if "system" in one),
+        until=next((one["until"] for one in manifest.document["systems"] if "until" in one), None),
     )
 
 

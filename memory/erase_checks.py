@@ -23,7 +23,8 @@ Check = dict[str, Any]
 BYSTANDERS: Final = 8
 # Automata of more needles than this would not fit in memory; the files are then read several times.
 NEEDLES_AT_ONCE: Final = 10_000
-_GRAIN_BYTES: Final = 4096
+GRAIN_BYTES: Final = 4096
+"""To so many bytes manifests count what depends on what was erased."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ def check_free_space(home: Home) -> Check:
     counts = {
         "pages": pages.pages,
         # To the byte it would depend on what was erased, and a manifest is public.
-        "free_bytes": pages.free_bytes // _GRAIN_BYTES * _GRAIN_BYTES,
+        "free_bytes": pages.free_bytes // GRAIN_BYTES * GRAIN_BYTES,
         "pages_in_log": pages.pages_in_log,
         "controls_planted": pages.controls_planted,
         "controls_found": pages.controls_found,

@@ -174,6 +174,8 @@ def _limits(detail: Mapping[str, Any], outcome: Outcome) -> set[str]:
         "needles_shared": "needles_shared" in counted,
         "needles_not_searchable": "records_not_covered" in counted,
         "needles_unconfirmed": "needles_given" in counted,
+        "database_copies": any(one["kind"] == "replica" and "system" not in one for one in outcome.systems),
+        "copies_declared": any("until" in one and one["result"] == "verified" for one in outcome.systems),
     }
     return {*_LIMITS, *(name for name, is_so in holds.items() if is_so)}
 

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from memory import erase_backups, erase_systems, erase_tenant, event, store_erase, store_openings
-from memory.erase_checks import Check, check, check_free_space, check_structure
+from memory.erase_checks import Check, check, check_structure
 from memory.erase_document import Outcome, decode_detail, encode_detail, new_document
+from memory.erase_look import Traces, look_at_store
 from memory.manifest import decode_manifest, manifest_digest, sign_manifest
 from memory.manifest_fields import DENIALS
 from memory.recovery import EXECUTING, LAST_MANIFEST, last_manifest, manifest_path
@@ -135,7 +136,7 @@ def finish(parts: Parts, number: int, outcome: Outcome) -> Finished:
     if backups:
         document["backups"] = backups
     finished = close(parts, row, document)
-    if all(system["result"] == "verified" for system in outcome.systems):
+    if parts.home.config.database is None and all(one["result"] == "verified" for one in outcome.systems):
         # Pages written since the scan carry no erased content, and leave the write-ahead log all the same.
         parts.store.checkpoint_truncate(0.0)
     return finished
@@ -208,21 +209,37 @@ def _recipients(
     ]
 
 
-def clear_pages(parts: Parts) -> tuple[dict[str, Any], ...]:
-    """What became of rows that are gone, as systems of the manifest: taken out, or pinned by a reader that went on."""
+def clear_pages(parts: Parts, tenant_id: int | None = None) -> tuple[dict[str, Any], ...]:
+    """What became of rows that are gone, as systems of the manifest: taken out, or pinned by a reader that went on.
+
+    In a database those of one tenant, if that is given.
+    """
+    if parts.home.config.database is not None:
+        from memory.pg_vacuum import MAX_REWRITTEN_BYTES
+
+        return clear_database(parts, tenant_id, MAX_REWRITTEN_BYTES)
     # Idle connections may have pages from before in their caches, which a later write would copy to the log.
     parts.store.close()
     emptied = parts.store.checkpoint_truncate(CHECKPOINT_SECONDS)
     # Every other connection sees that the log began anew, and drops its pages; that one does not.
     parts.store.close()
-    if parts.home.config.database is not None:
-        from memory.pg_copies import systems_of_database
-
-        return systems_of_database(parts.home.config, parts.clock(), emptied)
     system: dict[str, Any] = {"kind": "wal", "method": "truncate", "erased": 0}
     return (
         system | ({"result": "verified"} if emptied else {"result": "inconclusive", "why": ["wal_pinned"]}),
     )
+
+
+def clear_database(parts: Parts, tenant_id: int | None, most_bytes: int | None) -> tuple[dict[str, Any], ...]:
+    """The same in a database, whose parts of more than `most_bytes` are not written anew."""
+    from memory.pg_copies import systems_of_database
+    from memory.pg_store import PgStore
+    from memory.pg_vacuum import REWRITTEN, TAKEN_FROM
+
+    assert isinstance(parts.store, PgStore)
+    # All of it where somebody looks whether it was: without that it would cost and show nothing.
+    rewritten = REWRITTEN if parts.home.config.database_checker is None else TAKEN_FROM
+    cleared = parts.store.clear_pages(CHECKPOINT_SECONDS, rewritten, tenant_id, most_bytes)
+    return systems_of_database(parts.home.config, parts.clock(), cleared)
 
 
 # After a crash
@@ -280,8 +297,10 @@ def _structural_outcome(parts: Parts, row: ErasureRow) -> Outcome:
     residue = check("residue", "not_run", {}, ["crash_before_scan"])
     backups = erase_backups.destroy_keys(parts, row.tenant_id, targets)
     elsewhere = erase_systems.not_asked(parts.home)
-    systems = (store_system(len(targets), len(targets), structure), *clear_pages(parts), *backups, *elsewhere)
-    return Outcome(systems, (structure, residue, check_free_space(parts.home)), keys)
+    cleared = clear_pages(parts, row.tenant_id)
+    looked = look_at_store(parts, cleared, Traces(row.tenant_id, targets))
+    systems = (store_system(len(targets), len(targets), structure), *looked.systems, *backups, *elsewhere)
+    return Outcome(systems, (structure, *looked.others, residue, looked.free_space), keys)
 
 
 def targets_of(view: Snapshot, row: ErasureRow) -> tuple[int, ...]:

@@ -31,13 +31,13 @@ from memory.erase_answer import describe
 from memory.erase_checks import (
     Bystander,
     check_bystanders,
-    check_free_space,
     check_residue,
     check_structure,
     cover,
     watch_bystanders,
 )
 from memory.erase_document import Outcome
+from memory.erase_look import Traces, look_at_store, take_traces
 from memory.erase_needles import Needles, new_canary, take_needles
 from memory.erase_request import Disposition
 from memory.erase_selection import Mentioned, Selection, nothing_matched
@@ -102,6 +102,7 @@ class _Erased:
     seqs: tuple[int, ...]
     contents: int
     ledger_entries: int
+    traces: Traces
 
 
 def run(
@@ -193,6 +194,8 @@ def _erase(parts: Parts, plan: Plan, started: _Started) -> _Erased:
             requests = store_erase.requests_of_tenant(txn.view, scope.tenant_id)
         else:
             requests = store_erase.requests_of(txn.view, scope.tenant_id, seqs)
+        gone = selection.entries if guard.name == "erase" else ()
+        traces = take_traces(parts, txn.view, scope.tenant_id, seqs=seqs, ledger=gone, requests=requests)
         _dispose(txn, selection.entries, requests, guard)
         store_erase.drop_expired_ledger(txn, parts.clock())
         kept = () if guard.name == "erase" else selection.entries
@@ -213,7 +216,7 @@ def _erase(parts: Parts, plan: Plan, started: _Started) -> _Erased:
                 "erased": {"contents": contents, "facts": facts},
             },
         )
-    return _Erased(number, seqs, contents, len(selection.entries))
+    return _Erased(number, seqs, contents, len(selection.entries), traces)
 
 
 def _dispose(txn: Txn, entries: tuple[int, ...], requests: tuple[int, ...], guard: Disposition) -> None:
@@ -230,8 +233,8 @@ def _dispose(txn: Txn, entries: tuple[int, ...], requests: tuple[int, ...], guar
 
 
 def _verify(parts: Parts, plan: Plan, started: _Started, erased: _Erased) -> Outcome:
-    pages = record.clear_pages(parts)
     scope = started.scope
+    cleared = record.clear_pages(parts, scope.tenant_id)
     with parts.store.read() as view:
         view.enter(scope.tenant_id)
         structure = check_structure(view, erased.seqs)
@@ -239,15 +242,16 @@ def _verify(parts: Parts, plan: Plan, started: _Started, erased: _Erased) -> Out
         left = store_erase.ledger_of(view, scope.tenant_id, seqs=erased.seqs, **plan.ledger(scope))
     keys = erase_tenant.destroy_key(parts, scope.tenant_id)
     residue = check_residue(parts.home, parts.store, started.needles, started.canary, scope.tenant_id)
-    free_space = check_free_space(parts.home)
+    looked = look_at_store(parts, cleared, erased.traces)
     backups = erase_backups.destroy_keys(parts, scope.tenant_id, erased.seqs)
-    systems = [record.store_system(len(erased.seqs), erased.contents, structure), *pages, *backups]
+    systems = [record.store_system(len(erased.seqs), erased.contents, structure), *looked.systems, *backups]
     if started.guard.name == "erase":
         result = {"result": "failed", "why": ["content_present"]} if left else {"result": "verified"}
         systems.append({"kind": "ledger", "method": "delete", "erased": erased.ledger_entries} | result)
     elsewhere, counted = erase_systems.erase_elsewhere(parts.home, started.elsewhere)
     systems += elsewhere
-    checks = (structure, bystanders, cover(residue, free_space), free_space, *counted)
+    free_space = looked.free_space
+    checks = (structure, *looked.others, bystanders, cover(residue, free_space), free_space, *counted)
     return Outcome(tuple(systems), checks, keys)
 
 

@@ -56,6 +56,7 @@ REASONS: Final = (
             "needles_not_searchable",  # a record of which no part is long and rare enough to be looked for
             "needles_unconfirmed",  # nobody knows whether the words that were given again are those of the records
             "rows_pinned",  # a transaction kept a vacuum from taking out dead rows
+            "not_rewritten",  # a part of a table was too large to be written anew
             "copies_remain",  # the log, standbys and archives of a database
             "wal_pinned",  # a reader kept the checkpoint from truncating the write-ahead log
             "content_present",
@@ -91,12 +92,22 @@ KINDS: Final = frozenset(
 # What somebody was given of the erased records.
 GIVEN: Final = frozenset({"opening", "evidence", "export"})
 METHODS: Final = frozenset(
-    {"delete", "delete_and_zero", "delete_command", "truncate", "vacuum", "destroy_key", "none", "external"}
+    {
+        "delete",
+        "delete_and_zero",
+        "delete_command",
+        "truncate",
+        "vacuum",
+        "rewrite",
+        "destroy_key",
+        "none",
+        "external",
+    }
 )
 RESULTS: Final = frozenset(
     {"verified", "not_verified", "inconclusive", "held", "failed", "not_reachable", "out_of_scope"}
 )
-CHECKS: Final = frozenset({"structure", "bystanders", "residue", "free_space", "independent_count"})
+CHECKS: Final = frozenset({"structure", "rows", "bystanders", "residue", "free_space", "independent_count"})
 CHECK_RESULTS: Final = frozenset({"clean", "found", "inconclusive", "not_run"})
 # What a check or the erasing transaction counted.
 COUNTS: Final = frozenset(
@@ -123,6 +134,7 @@ COUNTS: Final = frozenset(
         "hits",
         "pages",
         "pages_in_log",
+        "dead_rows",
         "free_bytes",
         "systems_counted",
         "systems_not_counted",
@@ -156,6 +168,8 @@ LIMITS: Final = frozenset(
         "needles_not_searchable",
         "needles_unconfirmed",
         "mentions_elsewhere",
+        "database_copies",
+        "copies_declared",
     }
 )
 

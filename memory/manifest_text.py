@@ -10,7 +10,7 @@ STATES: Final[Mapping[str, str]] = {
     "closed_partial": "A part of what was asked for was erased; the reasons say what was not.",
     "inconclusive": "The content was erased, but not every check that it is gone could be made or passed.",
     "failed": "The erasure failed: a row of what was to be erased is still there.",
-    "awaiting_backups": "The content is gone but for backups, whose keys are still there.",
+    "awaiting_backups": "The content is gone but for backups, whose keys are still there, or whose time has not come.",
     "awaiting_recipients": "The content is gone here; recipients of it have yet to be told.",
     "closed_denied": "The request was denied, and nothing was erased.",
     "withdrawn": "Whoever asked for it withdrew the request; what the manifest says was erased stays erased.",
@@ -26,6 +26,8 @@ REASONS: Final[Mapping[str, str]] = {
     " more, and what would do without them was not shown: that every free byte of the store is zero, that each"
     " file is one that a home has, and that another system was counted by the ids of the records.",
     "rows_pinned": "A transaction kept the database from taking out the rows that are gone; they may still be there.",
+    "not_rewritten": "A part of a table is too large to be written anew, or somebody was reading it: bytes of what is"
+    " gone may stay in its pages until other rows take the place.",
     "copies_remain": "The write-ahead log, standbys and archives of the database keep what was erased, sealed, for as"
     " long as they keep anything; nobody has looked.",
     "wal_pinned": "A reader kept the write-ahead log from being emptied; it may still hold the content.",
@@ -65,6 +67,10 @@ LIMITS: Final[Mapping[str, str]] = {
     " of the erased records cannot be told: it rests on the checks that need no words.",
     "needles_shared": "Some words of the erased records also stand in kept records, and prove nothing.",
     "mentions_elsewhere": "Records outside the selection name the subject, or repeat the value, and were kept.",
+    "database_copies": "Base backups and dumps of the database, archives that are switched off now and standbys that"
+    " are not connected are not looked at. What they have is sealed, and opens with the key of the home.",
+    "copies_declared": "That archives and standbys of the database keep nothing longer than was declared is the"
+    " operator's word.",
 }
 DISPOSITIONS: Final[Mapping[str, str]] = {
     "keep": "Values that were retired stay refused.",

@@ -38,6 +38,19 @@ PARTITIONED: Final = (
     "openings",
     "grants",
 )
+UNSAMPLED: Final = {
+    "content_keys": ("wrapped",),
+    "subject_keys": ("wrapped",),
+    "tenant_keys": ("wrapped",),
+    "content_boxes": ("content", "salt"),
+    "vectors": ("vector",),
+    "facts": ("text_tag",),
+    "idempotency": ("body_tag",),
+    "tenants": ("name",),
+    "access": ("token_hash", "sealed"),
+}
+"""Columns of which the server is to keep no samples: no statement looks for their values, and no erasure takes what
+ANALYZE has put into its statistics."""
 DEFAULT_PARTITIONS: Final = 16
 _MIGRATION_LOCK: Final = 0x4D554E49_00000001
 _OLDEST: Final = 150000
@@ -112,6 +125,11 @@ def statements(partitions: int) -> tuple[str, ...]:
             f"CREATE POLICY own ON {table} USING ({_OWN})",
             f"CREATE POLICY whole ON {table} TO {WHOLE} USING (true)",
         ]
+    made += [
+        f"ALTER TABLE {table} ALTER COLUMN {column} SET STATISTICS 0"
+        for table, columns in UNSAMPLED.items()
+        for column in columns
+    ]
     made += [
         f"GRANT USAGE ON SCHEMA {SCHEMA} TO {WHOLE}",
         f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {SCHEMA} TO {WHOLE}",

@@ -26,6 +26,7 @@ from memory.together import MOST
 from tlog.errors import Error, MalformedError, UnavailableError, VerificationError
 
 if TYPE_CHECKING:
+    from memory.pg_vacuum import Cleared
     from memory.store_read import Snapshot
     from memory.store_write import Txn
 
@@ -155,20 +156,35 @@ class PgStore(Store):
 
     def checkpoint_truncate(self, deadline_seconds: float = 10.0) -> bool:
         """True once no dead row of what an erasure takes is in the tables; False if a transaction still sees one."""
-        from memory.pg_vacuum import vacuum
+        from memory.pg_vacuum import MAX_REWRITTEN_BYTES
+
+        return self.clear_pages(deadline_seconds, most_bytes=MAX_REWRITTEN_BYTES).is_done
+
+    def clear_pages(
+        self,
+        deadline_seconds: float,
+        rewritten: Sequence[str] | None = None,
+        tenant_id: int | None = None,
+        most_bytes: int | None = None,
+    ) -> Cleared:
+        """What is left once dead rows are taken out and these tables written anew, in parts that a tenant may be in.
+
+        Parts of more than `most_bytes` are not.
+        """
+        from memory.pg_vacuum import REWRITTEN, clear
 
         until = time.monotonic() + deadline_seconds
         while True:
             connection = self.connect()
             try:
                 with translated():
-                    left = vacuum(connection)
+                    left = clear(
+                        connection, REWRITTEN if rewritten is None else rewritten, tenant_id, most_bytes
+                    )
             finally:
                 connection.close()
-            if not left:
-                return True
-            if time.monotonic() >= until:
-                return False
+            if not left.pinned or time.monotonic() >= until:
+                return left
             time.sleep(0.1)
 
     def copy_to(self, target: Path) -> None:
@@ -188,7 +204,10 @@ class PgStore(Store):
             connection.close()
 
     def write_anew(self) -> None:
-        """Returns at once: what a vacuum leaves here, writing anew would leave as well."""
+        """Returns once no page of what erasures take from is older than this call, where that could be done."""
+        from memory.pg_vacuum import TAKEN_FROM
+
+        self.clear_pages(0.0, TAKEN_FROM)
 
     def check(self) -> tuple[str, ...]:
         """Nothing: the server has checks of its own (amcheck, checksums)."""

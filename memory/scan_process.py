@@ -22,10 +22,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from memory import scan_database
 from tlog.errors import Error, UnavailableError
 
 if TYPE_CHECKING:
     from auditor.residue import ScanResult
+    from memory.erase_look import Traces
 
 _AUDITOR: Final = "auditor"
 _MODULE: Final = "memory.scan_process"
@@ -53,6 +55,28 @@ class PagesResult:
     residue: Mapping[str, int]
 
 
+@dataclass(frozen=True)
+class DatabaseResult:
+    """What was seen of an erasure in a database. `looked` says whether anybody may look at its pages and its log."""
+
+    remaining: int
+    """Rows of the erased that are still there."""
+    rows_planted: int
+    rows_found: int
+    looked: bool
+    pages: int
+    dead_rows: int
+    free_bytes: int
+    planted: int
+    found: int
+    residue: Mapping[str, int]
+    log_is_new: bool
+    """Whether every page of the write-ahead log is younger than the erasure."""
+    copies_are_none: bool
+    """Whether the server knows of no archive, replication slot or standby."""
+    files_not_known: int
+
+
 def scan_apart(folder: Path, needles: Sequence[str | bytes], *, canary: str) -> ScanResult:
     """What `auditor.residue.scan_files` finds in the folder; UnavailableError if it could not be run."""
     request = {
@@ -72,6 +96,22 @@ def scan_apart(folder: Path, needles: Sequence[str | bytes], *, canary: str) -> 
 def pages_apart(folder: Path) -> PagesResult:
     """What the auditor's check of pages finds in the store of a home; UnavailableError if it could not be run."""
     return PagesResult(**_ask({"task": "pages", "folder": str(folder)}))
+
+
+def database_apart(folder: Path, traces: Traces, since: int | None) -> DatabaseResult:
+    """What the auditor's code sees of an erasure in the database of a home; UnavailableError if it could not be run.
+
+    `since` is the place in its write-ahead log from which on nothing has what was erased.
+    """
+    request = {
+        "task": "database",
+        "folder": str(folder),
+        "tenant": traces.tenant_id,
+        **{name: list(getattr(traces, name)) for name in ("seqs", "ledger", "requests")},
+        "texts": [_pack(text) for text in traces.texts],
+        "since": since,
+    }
+    return DatabaseResult(**_ask(request))
 
 
 def main() -> int:
@@ -110,9 +150,17 @@ def _ask(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _scan(request: Mapping[str, Any]) -> dict[str, Any]:
-    needles = [_unpack(needle) for needle in request["needles"]]
+    needles, folder = [_unpack(needle) for needle in request["needles"]], Path(request["folder"])
+    database = scan_database.database_of(folder)
+    if database is not None:
+        return scan_database.scan(folder, database, needles, request["canary"])
     residue = import_module(f"{_AUDITOR}.residue")
-    return asdict(residue.scan_files(Path(request["folder"]), needles, canary=request["canary"]))
+    return asdict(residue.scan_files(folder, needles, canary=request["canary"]))
+
+
+def _database(request: Mapping[str, Any]) -> dict[str, Any]:
+    texts = [text for text in map(_unpack, request["texts"]) if isinstance(text, bytes)]
+    return scan_database.look(request, texts, _files_not_known(Path(request["folder"])))
 
 
 def _pages(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -230,7 +278,11 @@ def _read_log(path: Path) -> bytes:
     raise UnavailableError("the write-ahead log began anew each time it was read", code="busy")
 
 
-_TASKS: Final[Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {"scan": _scan, "pages": _pages}
+_TASKS: Final[Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
+    "scan": _scan,
+    "pages": _pages,
+    "database": _database,
+}
 
 
 def _pack(needle: str | bytes) -> list[str]:

@@ -592,17 +592,31 @@ def make_erased(signer: CoseSigner) -> Callable[..., Erased]:
     return make
 
 
+IN_A_DATABASE = [
+    {"kind": kind, "method": "delete", "erased": 0, "result": "verified"} for kind in ("store", "heap", "wal")
+]
+LOOKED_AT: list[dict[str, Any]] = [
+    {"check": name, "result": "clean", "counts": {"controls_planted": 1, "controls_found": 1}}
+    for name in ("structure", "residue", "free_space")
+]
+UNCONTROLLED = {"check": "rows", "result": "clean", "counts": {"remaining": 0}}
+
+
 def test_an_erasure_whose_parts_agree_has_no_findings(
     make_erased: Callable[..., Erased], asked: Asked
 ) -> None:
     assert make_erased().check(asked) == set()
     assert make_erased(3).check(asked) == set()
+    rows = UNCONTROLLED | {"counts": LOOKED_AT[0]["counts"]}
+    assert make_erased(systems=IN_A_DATABASE, checks=[*LOOKED_AT, rows]).check(asked) == set()
 
 
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
         ({"systems": [{"kind": "store", "result": "failed"}]}, "ERASURE_STATE_FALSE"),
+        ({"systems": IN_A_DATABASE}, "ERASURE_STATE_FALSE"),
+        ({"systems": IN_A_DATABASE, "checks": [*LOOKED_AT, UNCONTROLLED]}, "ERASURE_STATE_FALSE"),
         ({"checks": [{"check": "residue", "result": "inconclusive"}]}, "ERASURE_STATE_FALSE"),
         ({"checks": []}, "ERASURE_STATE_FALSE"),
         ({"why": ["wal_pinned"]}, "ERASURE_STATE_FALSE"),

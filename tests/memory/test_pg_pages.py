@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from postgres_server import Server, pg_home
 from ticking import Clock
 
 from auditor.audit import Places, audit
+from auditor.checks_pg_log import check_log
 from auditor.evidence import Asked
+from auditor.pg_indexes import check_indexes
 from memory import cli, pg_vacuum, wiring
 from memory.model import Principal
 from memory.principal import make_principal, with_all_scopes
@@ -82,7 +85,7 @@ def test_pages_are_looked_at_and_what_came_back_is_found(home: wiring.Home, post
     assert codes(outcome) == set()
     assert "database pages" not in {note.check for note in outcome.not_checked}
     assert counted(outcome, "pages of the tables") > 5
-    assert counted(outcome, "rows planted") == 2
+    assert counted(outcome, "rows planted") == 3
     # The boxes are sealed under a key that is gone, and their bytes stay until others take the place.
     assert counted(outcome, "places of erased records") > 0
 
@@ -135,7 +138,7 @@ def test_a_page_that_somebody_reads_keeps_its_dead_rows_and_the_vacuum_says_so(
     def left() -> int:
         with postgres.connect(name_of(home), "muniment") as connection:
             connection.execute("SET search_path = muniment")
-            return pg_vacuum.vacuum(connection)
+            return pg_vacuum.clear(connection).pinned
 
     with postgres.connect(name_of(home)) as connection, postgres.connect(name_of(home)) as reader:
         assert left() == 0
@@ -147,3 +150,93 @@ def test_a_page_that_somebody_reads_keeps_its_dead_rows_and_the_vacuum_says_so(
         assert left() > 0
         reader.execute("ROLLBACK")
         assert left() == 0
+
+
+def test_what_manifests_say_of_indexes_and_of_the_log_is_looked_at(
+    home: wiring.Home, postgres: Server, clock: Clock
+) -> None:
+    admin = admin_of(postgres, home)
+    with postgres.connect(name_of(home)) as connection:
+        for extension in ("pageinspect", "amcheck", "pg_walinspect"):
+            connection.execute(f"CREATE EXTENSION {extension}")
+    home.write_config(replace(home.config, database_checker=admin))
+    live_and_erase(home)
+    outcome = probed(home, admin)
+    assert codes(outcome) == set()
+    assert counted(outcome, "pages of their indexes") > 20
+    assert counted(outcome, "indexes of the database that have an entry") > 20
+    assert counted(outcome, "oldest transaction of it") == 1
+
+    with postgres.connect(name_of(home)) as connection:
+        connection.execute("INSERT INTO muniment.words (tenant, term, seq, places) VALUES (1, 7, 3, 1)")
+        connection.execute("DELETE FROM muniment.words WHERE term = 7")
+        dead = {("RESIDUE_ROW", "database words"), ("RESIDUE_INDEX", "database words")}
+        assert codes(probed(home, admin)) == dead
+        connection.execute("VACUUM muniment.words")
+        found = codes(probed(home, admin))
+        # Between neighbours a vacuum closes the gap and may leave nothing of an entry, so the page of the table tells.
+        assert ("RESIDUE_FREE_SPACE", "database words") in found
+        connection.execute("VACUUM FULL muniment.words")
+        connection.execute("ALTER TABLE muniment.content_keys ALTER COLUMN wrapped SET STATISTICS 100")
+        connection.execute("ANALYZE muniment.content_keys")
+    assert codes(probed(home, admin)) == {("RESIDUE_INDEX", "database statistics")}
+
+
+def test_a_log_that_goes_back_further_than_a_manifest_says_is_found(
+    home: wiring.Home, postgres: Server
+) -> None:
+    with postgres.connect(name_of(home)) as connection:
+        connection.execute("CREATE EXTENSION pg_walinspect")
+        now = time.time_ns() // 1000
+        assert check_log(connection, now - 86_400_000_000).findings == ()
+        (finding,) = check_log(connection, now + 86_400_000_000).findings
+        assert finding.code == "RESIDUE_WAL"
+
+
+def test_an_index_that_lacks_an_entry_is_found(home: wiring.Home, postgres: Server) -> None:
+    home.memory(owner()).remember("something", key="other", value="1", subject="Xaver")
+    with postgres.connect(name_of(home)) as connection:
+        connection.execute("SET search_path = pg_catalog")
+        assert check_indexes(connection).not_checked, "without the extension it says so"
+        connection.execute("CREATE EXTENSION amcheck")
+        assert check_indexes(connection).findings == ()
+        # A row that the index was not told of.
+        ready = "UPDATE pg_index SET indisready = {} WHERE indexrelid = 'muniment.grants_0_pkey'::regclass"
+        connection.execute(ready.format(False))
+        connection.execute(
+            "INSERT INTO muniment.grants SELECT n, n, 'x', 'x' FROM generate_series(1, 20) AS n"
+        )
+        connection.execute(ready.format(True))
+        assert {one.code for one in check_indexes(connection).findings} == {"FACT_ALTERED"}
+
+
+def test_rows_of_access_tokens_and_keys_of_subjects_are_looked_at(
+    home: wiring.Home, postgres: Server
+) -> None:
+    me = home.memory(owner())
+    me.remember("something", key="other", value="1", subject="Xaver")
+    me.remember("and a second", key="second", value="2", subject="Ida")
+    assert codes(probed(home, None)) == set()
+    zeros = "decode(repeat('00', {}), 'hex')".format
+    columns = "number, token_hash, tenant_tag, sealed, scopes, made_at"
+    changes = (
+        (
+            f"access ({columns}) VALUES ({zeros(16)}, {zeros(32)}, {zeros(32)}, 'Xaver', 1, 0)",
+            "database access row 1",
+        ),
+        ("subject_keys (tenant, subject, wrapped) VALUES (1, 'x', 'y')", "database subject_keys"),
+    )
+    for row, where in changes:
+        with postgres.connect(name_of(home)) as connection:
+            connection.execute(f"INSERT INTO muniment.{row}")
+            assert ("RESIDUE_ROW", where) in codes(probed(home, None))
+            connection.execute("DELETE FROM muniment.access")
+            connection.execute("DELETE FROM muniment.subject_keys WHERE subject = 'x'")
+    assert codes(probed(home, None)) == set()
+    with postgres.connect(name_of(home)) as connection:
+        # Both records hang on one key: that of the first outlives an erasure of the second.
+        connection.execute(
+            "UPDATE muniment.content_keys SET subject = (SELECT subject FROM muniment.content_keys WHERE seq = 1) "
+            "WHERE seq = 2"
+        )
+    assert ("FACT_ALTERED", "database content_keys seq 1") in codes(probed(home, None))
