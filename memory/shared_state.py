@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tlog.keys import Ed25519NoteSigner
 
 AGREED: Final = "agreed"
-_FOLDER_LOCK: Final = "follow"
+_FOLDER_LOCK: Final = "keys"
 _ALONE: Final[Mapping[str, tuple[int, ...]]] = {"issuer": (WRITERS,), "manifest": (ERASURES,)}
 """What may not be under way while the key for a use is replaced: a receipt is of a tree that either key may sign."""
 

@@ -6,6 +6,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -37,3 +38,35 @@ def crowd() -> Iterator[Any]:
     started = Crowd()
     yield started
     started.end()
+
+
+@pytest.fixture(scope="session")
+def roles(database_server: Any) -> Any:
+    from storm import ROLES
+
+    with database_server.connect() as connection:
+        for statement in ROLES[:-1]:
+            connection.execute(statement)
+    return database_server
+
+
+@pytest.fixture
+def dsn(roles: Any) -> str:
+    """An empty database that the role of the nodes owns."""
+    made: str = roles.new_database()
+    name = next(part.partition("=")[2] for part in made.split() if part.startswith("dbname="))
+    with roles.connect() as connection:
+        connection.execute(f"ALTER DATABASE {name} OWNER TO muniment")
+    return made.replace("user=postgres", "user=muniment")
+
+
+@pytest.fixture
+def homes(tmp_path: Path, dsn: str, place: Any) -> Iterator[list[Any]]:
+    """Two nodes."""
+    from home_nodes import make_homes
+
+    from memory import wiring
+
+    with ExitStack() as stack:
+        folders = make_homes(tmp_path / "homes", 2, dsn, place()["bucket"])
+        yield [stack.enter_context(wiring.open_existing_home(folder)) for folder in folders]
