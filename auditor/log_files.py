@@ -95,6 +95,16 @@ def bucket_logs(url: str) -> list[tuple[str, LogFiles]]:
     ]
 
 
+def given_bucket_logs(url: str) -> list[tuple[str, LogFiles]]:
+    """The same for a place that somebody named: a misspelt one must not be found clean, as a log without entries is."""
+    logs = bucket_logs(url)
+    if not any(files.names or files.read(_CHECKPOINT) for _, files in logs):
+        raise MalformedError(
+            "expected the place of a log: there is nothing in the bucket there", code="no_log"
+        )
+    return logs
+
+
 def _apart(names: Sequence[str]) -> dict[str, list[str]]:
     """The names by the log that they are of, "" for the first, as that log calls them."""
     found: dict[str, list[str]] = {}

@@ -7,6 +7,7 @@ and says so. A bucket without a database is refused: it has no locks.
 
 from __future__ import annotations
 
+import atexit
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -115,4 +116,5 @@ def _private(dsn: str, origin: str) -> PgLogStorage:
 
     private = PgLogStorage(Link(dsn), origin)
     private.prepare()
+    atexit.register(private.close)
     return private

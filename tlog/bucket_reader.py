@@ -6,6 +6,7 @@ not list them, what is there is known by asking for it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "s3://"
 MAX_NAMES: Final = 1 << 21
+_STATUS: Final = re.compile(r"status code: ([0-9]{3})")
+_FORBIDDEN: Final = "403"
+_MISSING: Final = "404"
 
 
 class BucketReader:
@@ -26,15 +30,24 @@ class BucketReader:
         """`limit_of` says how many bytes the file at a path has at most."""
         self._store: Any = open_store(url) if store is None else store
         self._limit_of = limit_of
+        self._may_read = False
 
     def __call__(self, path: str) -> bytes | None:
         """The file at `path`, None if there is none; VerificationError with code `too_large` beyond its limit."""
+        from obstore import exceptions
+
         limit = self._limit_of(path)
         with reaching():
             try:
                 answer = self._store.get(path)
             except FileNotFoundError:
                 return None
+            except exceptions.PermissionDeniedError:
+                # A store that does not let somebody list does not tell them that an object is not there, either.
+                if not self._may_read:
+                    raise
+                return None
+            self._may_read = True
             # What the store says of the size is its own word: no more than the limit is ever held.
             data = b""
             for part in answer.stream(min_chunk_size=1 << 16):
@@ -59,9 +72,13 @@ class BucketReader:
                     found += (one["path"] for one in some)
                     if len(found) > MAX_NAMES:
                         break
-            except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError):
-                return None
-            except FileNotFoundError:
+            except exceptions.BaseError as error:
+                # The client has one kind of error for a list: its text has the status, and more that is not repeated.
+                status = _STATUS.search(str(error))
+                if status is None or status[1] not in (_FORBIDDEN, _MISSING):
+                    raise
+                if status[1] == _FORBIDDEN:
+                    return None
                 raise MalformedError("expected a bucket that is there", code="no_bucket") from None
         if len(found) > MAX_NAMES:
             raise MalformedError(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from storm import Storm, Written, require_right, run_storm
+from aftermath import Written, require_right
+from storm import Storm, run_storm
 
 
 def would_tell(storm: Storm, folder: Path, written: list[Written], seen: list[bytes]) -> None:
