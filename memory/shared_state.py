@@ -141,9 +141,11 @@ class SharedState:
         """Returns once no node signs with the key that was in use, nor has what it signed to commit."""
 
         def move(state: Agreed) -> Agreed:
-            keys = dict(state.keys)
-            path = self._home.path
-            key = agreed.opened(path, next_key_file(use), keys.pop(next_key_file(use)))
+            keys, path = dict(state.keys), self._home.path
+            box = keys.pop(next_key_file(use), None)
+            if box is None:
+                raise lost()  # another node took it into use while this one stood still
+            key = agreed.opened(path, next_key_file(use), box)
             keys[COSE_KEYS[use]] = agreed.sealed(path, COSE_KEYS[use], key)
             return state.with_keys(keys)
 

@@ -14,6 +14,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+TEMPLATE = "home_template"
+
 if not os.environ.get("MUNIMENT_TEST_SERVERS"):
     collect_ignore_glob = ["test_*"]
 
@@ -41,22 +43,27 @@ def crowd() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def roles(database_server: Any) -> Any:
+def database_of_homes(database_server: Any) -> Any:
+    """The server, with the roles of nodes, and a database with the schema to make others from."""
     from storm import ROLES
 
+    from memory.pg_schema import ensure_schema
+
     with database_server.connect() as connection:
-        for statement in ROLES[:-1]:
+        for statement in (*ROLES[:-1], f"CREATE DATABASE {TEMPLATE} OWNER muniment"):
             connection.execute(statement)
+    # As few partitions as there can be of several: making and removing their files is what these tests would wait for.
+    ensure_schema(database_server.dsn(TEMPLATE).replace("user=postgres", "user=muniment"), partitions=2)
     return database_server
 
 
 @pytest.fixture
-def dsn(roles: Any) -> str:
-    """An empty database that the role of the nodes owns."""
-    made: str = roles.new_database()
-    name = next(part.partition("=")[2] for part in made.split() if part.startswith("dbname="))
-    with roles.connect() as connection:
-        connection.execute(f"ALTER DATABASE {name} OWNER TO muniment")
+def dsn(database_of_homes: Any) -> str:
+    """A database for a home, without a row, that the role of the nodes owns."""
+    name = f"home_{secrets.token_hex(8)}"
+    with database_of_homes.connect() as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE} OWNER muniment STRATEGY file_copy")
+    made: str = database_of_homes.dsn(name)
     return made.replace("user=postgres", "user=muniment")
 
 

@@ -58,10 +58,10 @@ def stop_at(step: str, when: str, passes: int, how: str) -> None:
             os.kill(os.getpid(), getattr(signal, f"SIG{how}"))
         left -= 1
 
-    def stopping(*args: Any) -> Any:
+    def stopping(*args: Any, **named: Any) -> Any:
         if when == "before":
             halt()
-        result = real(*args)
+        result = real(*args, **named)
         if when == "after":
             halt()
         return result
