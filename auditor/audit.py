@@ -33,7 +33,7 @@ from auditor.findings import Finding, Note, Outcome, merge
 from auditor.home_files import Belongs, check_guard_keys, check_home_files, sizes_of_logs, staged_policies
 from auditor.kept import keep_verified
 from auditor.key_lists import check_key_lists
-from auditor.log_files import FOLDER, url_files
+from auditor.log_files import FOLDER, given_bucket_logs, url_files
 from auditor.manifest_given import compare_given
 from auditor.monitor_state import earlier_heads
 from auditor.opening import Opening
@@ -76,7 +76,7 @@ _WITHHELD: Final = frozenset({"held", "refused", "discarded"})
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the evidence lies. `log` is a folder or a URL; without it the log is in the home."""
+    """Where the evidence lies. `log` is a folder, a URL or a bucket; without it the log is in the home."""
 
     home: Path | None
     log: str | None = None
@@ -147,6 +147,8 @@ def _audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequenc
     with ExitStack() as stack:
         if places.log is not None and places.log.startswith(("http://", "https://")):
             logs = [(FOLDER, stack.enter_context(url_files(places.log)))]
+        elif places.log is not None and places.log.startswith("s3://"):
+            logs = given_bucket_logs(places.log)
         elif places.log is not None:
             logs = logs_in(Path(places.log))
         elif places.home is not None:

@@ -10,13 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
 
 from auditor import checks_log
 from auditor.evidence import Asked, Entries, LogFiles, Span
 from auditor.findings import Finding, Note, Outcome, merge
 from auditor.kept import Before, load_verified
-from auditor.log_files import FOLDER, bucket_files, folder_files
+from auditor.log_files import FOLDER, MAX_LOGS, bucket_logs, folder_files
 from auditor.manifests import FOLDER as MANIFESTS
 from auditor.settings import place_in_settings
 from auditor.state import check_gone, check_head
@@ -24,8 +23,6 @@ from tlog.errors import Error
 from tlog.note import VerifierKey
 from tlog.policy import VerifiedCheckpoint
 from tlog.succession import parse_succession
-
-MAX_LOGS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +38,10 @@ class AuditedLog:
 
 
 def logs_of_home(home: Path) -> list[tuple[str, LogFiles]]:
-    """Name and files of each log of a home, the oldest first; of the one in a bucket, if the settings name that."""
+    """Name and files of each log of a home, the oldest first; of those in a bucket, if the settings name that."""
     bucket = place_in_settings(home, "log_storage")
     if bucket is not None:
-        return [(FOLDER, bucket_files(bucket))]
+        return bucket_logs(bucket)
     names = [FOLDER]
     while len(names) < MAX_LOGS and (home / f"{FOLDER}-{len(names) + 1}").is_dir():
         names.append(f"{FOLDER}-{len(names) + 1}")

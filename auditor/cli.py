@@ -41,7 +41,9 @@ def add_audit_command(subparsers: Any) -> None:
         help="audit a bundle that `export --evidence` wrote; so does --home",
     )
     parser.add_argument(
-        "--log", metavar="URL|DIR", help="the log to judge by, where it is not the home's own"
+        "--log",
+        metavar="URL|DIR|s3://BUCKET/PREFIX",
+        help="the log to judge by, where it is not the home's own; a bucket is read with your own credentials",
     )
     trusted = parser.add_mutually_exclusive_group()
     trusted.add_argument("--trust", metavar="FILE", type=Path, help="whom you trust: a trust file")

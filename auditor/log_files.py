@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from auditor.evidence import LogFiles
-from tlog.errors import MalformedError, UnavailableError
+from tlog.errors import MalformedError, UnavailableError, VerificationError
 
 FOLDER: Final = "log"
 KEY_LIST: Final = "keys.cose"
@@ -19,6 +20,9 @@ MAX_FILE_BYTES: Final = 80 * 1024 * 1024
 TIMEOUT_SECONDS: Final = 4.0
 MAX_LATE_SECONDS: Final = 5.0
 MAX_DEPTH: Final = 12
+MAX_LOGS: Final = 256
+_CHECKPOINT: Final = "checkpoint"
+_LATER: Final = re.compile(r"log-[1-9][0-9]{0,2}")
 
 
 def folder_files(folder: Path) -> LogFiles:
@@ -59,18 +63,60 @@ def url_files(url: str) -> Iterator[LogFiles]:
         reader.close()
 
 
-def bucket_files(url: str) -> LogFiles:
-    """The files of a log in a bucket of an object store. Each is read when it is asked for."""
-    from tlog.bucket import open_bucket
+def bucket_logs(url: str) -> list[tuple[str, LogFiles]]:
+    """Name and files of each log in a bucket of an object store, the oldest first; a file is read when it is asked for.
 
-    bucket = open_bucket(url)
+    The first lies at the place itself, each that took over in a folder with its number below. Where the credentials
+    may not list, a log that took over is known by its checkpoint.
+    """
+    from tlog.bucket_reader import BucketReader
+
+    reader = BucketReader(url, lambda _: MAX_FILE_BYTES)
 
     def read(path: str) -> bytes | None:
         _require_within(path)
-        stood = bucket.get(path)
-        return None if stood is None or len(stood.data) > MAX_FILE_BYTES else stood.data
+        try:
+            return reader(path)
+        except VerificationError:
+            return None  # of more bytes than a file of a log has
 
-    return LogFiles(read, tuple(sorted(bucket.names(""))))
+    names = reader.names()
+    apart = _apart(names or ())
+    later: list[str] = []
+    while len(later) < MAX_LOGS - 1:
+        name = f"{FOLDER}-{len(later) + 2}"
+        if name not in apart and (names is not None or read(f"{name}/{_CHECKPOINT}") is None):
+            break
+        later.append(name)
+    logs = [("", FOLDER), *((f"{name}/", name) for name in later)]
+    return [
+        (name, LogFiles(_below(read, within), None if names is None else tuple(apart.get(within[:-1], ()))))
+        for within, name in logs
+    ]
+
+
+def given_bucket_logs(url: str) -> list[tuple[str, LogFiles]]:
+    """The same for a place that somebody named: a misspelt one must not be found clean, as a log without entries is."""
+    logs = bucket_logs(url)
+    if not any(files.names or files.read(_CHECKPOINT) for _, files in logs):
+        raise MalformedError(
+            "expected the place of a log: there is nothing in the bucket there", code="no_log"
+        )
+    return logs
+
+
+def _apart(names: Sequence[str]) -> dict[str, list[str]]:
+    """The names by the log that they are of, "" for the first, as that log calls them."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        folder, _, rest = name.partition("/")
+        log = folder if rest and _LATER.fullmatch(folder) else ""
+        found.setdefault(log, []).append(rest if log else name)
+    return found
+
+
+def _below(read: Callable[[str], bytes | None], within: str) -> Callable[[str], bytes | None]:
+    return lambda path: read(within + path)
 
 
 def _require_within(path: str) -> None:

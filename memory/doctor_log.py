@@ -60,6 +60,15 @@ def checkpoint(home: Home) -> Iterator[Finding]:
             "muniment log publish",
         )
         return
+    known = home.log().head().size
+    if known < public.size:
+        yield fail(
+            "rolled_back",
+            f"the public checkpoint covers {public.size} entries, and the log's own state knows {known}: it was put"
+            " back, or a standby that lacked the last commits was promoted; nothing is signed or published",
+            "bring the newer state back; docs/NODES.md says how for a database, muniment log restore does for folders",
+        )
+        return
     yield ok("checkpoint", f"the public checkpoint covers {public.size} entries")
     yield from _ages(home, policy, note)
 

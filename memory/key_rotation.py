@@ -13,13 +13,11 @@ root that is kept offline, `request_key_list` gives what it has to sign and `ins
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from memory.chain import frozen_logs
-from memory.home_names import CERTIFIED, CHECKPOINT, COSE_KEYS, KEY_LIST, KEYS, next_key_file
+from memory.home_names import CERTIFIED, CHECKPOINT, COSE_KEYS, KEY_LIST
 from memory.key_list import (
     CLOCK_SKEW_SECONDS,
     DEFAULT_LIFE_SECONDS,
@@ -32,7 +30,6 @@ from memory.key_list import (
     to_certify,
     with_next_keys,
 )
-from memory.log_places import require_own_log
 from tlog.ascii import encode_base64
 from tlog.certificates import (
     KeyList,
@@ -43,14 +40,12 @@ from tlog.certificates import (
     verify_key_list,
 )
 from tlog.cose_keys import CoseKey, CoseSigner
-from tlog.errors import MalformedError, RefusedError, VerificationError
-from tlog.keys import make_cose_key, replace_key
+from tlog.errors import MalformedError, RefusedError, UnavailableError, VerificationError
 
 if TYPE_CHECKING:
     from memory.wiring import Home
 
 LOCK: Final = "keys"
-ERASE_LOCK: Final = "erase"
 
 
 def rotate(home: Home, use: str, root: CoseSigner | None, deadline_seconds: float) -> dict[str, Any]:
@@ -59,15 +54,18 @@ def rotate(home: Home, use: str, root: CoseSigner | None, deadline_seconds: floa
     Raises UnavailableError with code `witness_quorum_not_met` where the new key is in use and the log could not
     be published: called again, it goes on from there.
     """
-    require_own_log(home.config, "the rotation of keys")
     if use not in COSE_KEYS:
         raise MalformedError(f"expected a use of {', '.join(COSE_KEYS)}")
-    with home.files.lock(LOCK):
+    home.state.follow()
+    before = current_key(home.path, use)
+    with home.state.lock(LOCK):
         _require_root(home, root)
-        if not any(key.use == use for key in retired_keys(home.path, _list(home))):
-            made = make_cose_key(home.path / KEYS / next_key_file(use))
+        # Whoever asked for the same and was first has done it: two that race make one new key.
+        overtaken = current_key(home.path, use) != before
+        if not overtaken and not any(key.use == use for key in retired_keys(home.path, _list(home))):
+            made = home.state.make_key(use)
             if home.config.root is not None and root is None:
-                return {"use": use, "state": "prepared", "kid": made.kid.hex()}
+                return {"use": use, "state": "prepared", "kid": made.key_id.hex()}
             _store(home, with_next_keys(home.path, _list(home), _now(home) - CLOCK_SKEW_SECONDS), root)
             _activate(home)
         return {"use": use, "kid": current_key(home.path, use).key_id.hex()} | _complete(
@@ -80,7 +78,7 @@ def request_key_list(home: Home, life_seconds: int, deadline_seconds: float) -> 
 
     Raises RefusedError with code `nothing_to_certify` where the certified list says it all already.
     """
-    with home.files.lock(LOCK):
+    with home.state.lock(LOCK):
         known = _list(home)
         wanted = known
         if retired_keys(home.path, known):
@@ -98,8 +96,7 @@ def install_key_list(
     home: Home, data: bytes, root_key: CoseKey | None, deadline_seconds: float
 ) -> dict[str, Any]:
     """What the home does with a list that the root signed: its keys, and which of them came into use."""
-    require_own_log(home.config, "a key list of a root")
-    with home.files.lock(LOCK):
+    with home.state.lock(LOCK):
         root = root_of(home.config)
         if root is None and root_key is None:
             raise MalformedError("expected the root's key: this home has no root yet")
@@ -120,6 +117,7 @@ def certify(home: Home, root: CoseSigner, life_seconds: int, deadline_seconds: f
 
 def describe_keys(home: Home) -> dict[str, Any]:
     """The keys of the home as plain values."""
+    home.state.follow()
     key_list, root = _list(home), root_of(home.config)
     current = {(use, current_key(home.path, use).key_id) for use in COSE_KEYS}
     return {
@@ -146,6 +144,17 @@ def announce(home: Home) -> None:
     data = read_certified(home.path, home.config)
     if data is None or home.public_storage().read(CERTIFIED) == data:
         return
+    try:
+        _announce(home, data)
+    except (VerificationError, UnavailableError):
+        # Another node, or process, may have announced the one after it meanwhile.
+        home.state.follow()
+        if read_certified(home.path, home.config) == data:
+            raise
+        announce(home)
+
+
+def _announce(home: Home, data: bytes) -> None:
     mirror = home.mirror()
     if mirror is not None:
         mirror.replace_key_list(data)
@@ -166,8 +175,7 @@ def _store(home: Home, key_list: KeyList, root: CoseSigner | None) -> None:
     if key_list == known:
         return
     if root is None:
-        home.files.replace(KEY_LIST, encode_key_list(_numbered(key_list, known)))
-        home.write_trust()
+        home.state.replace({KEY_LIST: encode_key_list(_numbered(key_list, known))})
     else:
         wanted = _numbered(to_certify(key_list, DEFAULT_LIFE_SECONDS), known)
         _install(home, sign_key_list(root, wanted), root.key)
@@ -187,11 +195,7 @@ def _install(home: Home, data: bytes, root: CoseKey) -> None:
     mirror = home.mirror()
     if mirror is not None:
         mirror.replace_key_list(data)
-    home.files.replace(CERTIFIED, data)
-    text = encode_base64(root.encode())
-    if home.config.root != text:
-        home.write_config(replace(home.config, root=text))
-    home.write_trust()
+    home.state.replace({CERTIFIED: data}, root=encode_base64(root.encode()))
     home.public_storage().replace(CERTIFIED, data)
 
 
@@ -199,18 +203,11 @@ def _activate(home: Home) -> bool:
     """Puts each prepared key that the list has in place of the one in use; whether there was one."""
     known = {(key.use, key.kid) for key in _list(home).keys}
     activated = False
-    for use, name in COSE_KEYS.items():
+    for use in COSE_KEYS:
         key = next_key(home.path, use)
         if key is None or (use, key.key_id) not in known:
             continue
-        # Nothing may be signed with the old key after this: statements are signed within a writing transaction,
-        # manifests under the lock of erasures. A receipt that crosses is of a tree that the old key may sign.
-        signing: dict[str, Callable[[], AbstractContextManager[object]]] = {
-            "issuer": lambda: home.parts().store.write_alone(),
-            "manifest": lambda: home.files.lock(ERASE_LOCK),
-        }
-        with signing.get(use, nullcontext)():
-            replace_key(home.path / KEYS / next_key_file(use), home.path / KEYS / name)
+        home.state.activate(use)
         activated = True
     return activated
 

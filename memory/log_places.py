@@ -7,6 +7,7 @@ and says so. A bucket without a database is refused: it has no locks.
 
 from __future__ import annotations
 
+import atexit
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -27,9 +28,11 @@ _BUCKET: Final = "bucket"
 def public_storage(folder: Path, config: Config, number: int | None = None) -> Storage:
     """What the log of this number serves, of the one that grows by default."""
     number = number or log_number(config)
-    if config.log_storage is None:
-        return DirectoryStorage(folder / public_log(number))
-    return _shared(*_places(config, number))[0]
+    if config.log_storage is not None and config.database is None:
+        raise MalformedError(
+            "expected a database in the settings: a log in a bucket has its state there (muniment init --database)"
+        )
+    return public_of(folder, config, number, origin_of(config, number))
 
 
 def private_storage(folder: Path, config: Config, number: int | None = None) -> Storage:
@@ -45,28 +48,44 @@ def private_of(folder: Path, config: Config, number: int, origin: str) -> Storag
     return _private(config.database, origin)
 
 
+def public_of(folder: Path, config: Config, number: int, origin: str) -> Storage:
+    """What the log of this number and origin serves, also where that is not a log of the home yet."""
+    if config.log_storage is None or config.database is None:
+        return DirectoryStorage(folder / public_log(number))
+    return _shared(_url(config.log_storage, number), config.database, origin)[0]
+
+
+def home_storage(config: Config) -> PgLogStorage:
+    """What all nodes of a home have besides store and logs. No log can be called what it is called."""
+    assert config.database is not None  # the settings of a home that has nodes name it
+    return _private(config.database, f"+home/{config.subject}")
+
+
 def public_name(folder: Path, config: Config, path: str) -> str:
     """Where people find a public file of the log that grows."""
+    number = log_number(config)
     if config.log_storage is None:
-        return str(folder / public_log(log_number(config)) / path)
-    return f"{config.log_storage}/{path}"
+        return str(folder / public_log(number) / path)
+    return f"{_url(config.log_storage, number)}/{path}"
 
 
-def prepare(config: Config) -> None:
+def prepare(config: Config, number: int | None = None, origin: str | None = None) -> None:
     """Returns once the bucket was found to keep to conditions, and is noted to be that of this log.
 
     RefusedError with code `another_bucket` if the database knows the log in another one.
     """
-    if config.log_storage is None:
+    if config.log_storage is None or config.database is None:
         return
     from tlog.bucket import require_conditional
 
-    public, private = _shared(*_places(config, log_number(config)))
-    noted, url = private.read(_BUCKET), config.log_storage.encode()
+    number = number or log_number(config)
+    url = _url(config.log_storage, number)
+    public, private = _shared(url, config.database, origin or origin_of(config, number))
+    noted = private.read(_BUCKET)
     if noted is None:
         require_conditional(public.objects.bucket)
-        private.create(_BUCKET, url)
-    elif noted != url:
+        private.create(_BUCKET, url.encode())
+    elif noted != url.encode():
         raise RefusedError(
             "the log of this home lies in another bucket, as the database knows: copy it, then have the settings of"
             " all nodes changed while none runs",
@@ -74,20 +93,9 @@ def prepare(config: Config) -> None:
         )
 
 
-def require_own_log(config: Config, what: str) -> None:
-    """Returns if the log is that of one machine; MalformedError saying what there is not yet for a shared one."""
-    if config.log_storage is not None:
-        raise MalformedError(f"{what} is not there yet for a log in a bucket", code="not_on_shared_log")
-
-
-def _places(config: Config, number: int) -> tuple[str, str, str]:
-    if config.log_storage is None or config.database is None:
-        raise MalformedError(
-            "expected a database in the settings: a log in a bucket has its state there (muniment init --database)"
-        )
-    if number != 1:
-        raise MalformedError("a log in a bucket has no successor yet", code="not_on_shared_log")
-    return config.log_storage, config.database, origin_of(config, number)
+def _url(bucket: str, number: int) -> str:
+    """Where the log of this number lies: the first where the settings say, the others below."""
+    return bucket if number == 1 else f"{bucket.rstrip('/')}/{public_log(number)}"
 
 
 @lru_cache(maxsize=64)
@@ -108,4 +116,5 @@ def _private(dsn: str, origin: str) -> PgLogStorage:
 
     private = PgLogStorage(Link(dsn), origin)
     private.prepare()
+    atexit.register(private.close)
     return private

@@ -23,7 +23,7 @@ _SETTINGS: Final = (
     "SET statement_timeout = '10s'; SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '2s'; "
     "SET synchronous_commit = on; SET client_min_messages = warning"
 )
-_MOST_IDLE: Final = 4
+_MOST_IDLE: Final = 16
 
 
 class Link:

@@ -42,6 +42,9 @@ CREATE TABLE IF NOT EXISTS muniment_log.log_indexed (
 """
 _WRITE: Final = "write"
 _READ: Final = "SELECT data FROM muniment_log.log_files WHERE log = %(log)s AND path = %(path)s"
+_READ_START: Final = """
+SELECT substring(data FROM 1 FOR %(size)s::int) FROM muniment_log.log_files WHERE log = %(log)s AND path = %(path)s
+"""
 _NAMES: Final = """
 SELECT path FROM muniment_log.log_files WHERE log = %(log)s AND starts_with(path, %(path)s) ORDER BY path
 """
@@ -134,6 +137,30 @@ class PgLogStorage:
         if expected is None:
             return bool(self._write(_CREATE, paths=[path], contents=[data]))
         return bool(self._write(_SWAP, path=path, expected=expected, data=data))
+
+    def swap_alone(self, path: str, expected: bytes, data: bytes, locks: Sequence[int]) -> bool:
+        """Like `swap`, in a transaction that first has these advisory locks of the database, and has them alone."""
+        fence = self._leases.fence()
+        if fence is None:
+            with self.lock(_WRITE):
+                return self.swap_alone(path, expected, data, locks)
+        values = {"log": self._log, "path": checked_path(path), "expected": expected, "data": data, **fence}
+
+        def work(connection: psycopg.Connection[Any]) -> Any:
+            with connection.transaction():
+                for number in locks:
+                    connection.execute("SELECT pg_advisory_xact_lock(%s)", (number,))
+                return connection.execute(_SWAP, values).fetchone()
+
+        whole, done = self._link.run(work)
+        if not whole:
+            raise lost()
+        return bool(done)
+
+    def read_start(self, path: str, size: int) -> bytes | None:
+        """The first bytes of the file, None if there is none."""
+        rows = self._rows(_READ_START, path=checked_path(path), size=size)
+        return bytes(rows[0][0]) if rows else None
 
     def remove(self, paths: Iterable[str]) -> None:
         """Returns once the files are gone."""

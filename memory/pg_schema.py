@@ -102,6 +102,15 @@ def plan(dsn: str, partitions: int = DEFAULT_PARTITIONS) -> tuple[str, ...]:
         connection.close()
 
 
+def without_samples() -> tuple[str, ...]:
+    """The statements after which the server samples no column of secrets."""
+    return tuple(
+        f"ALTER TABLE {table} ALTER COLUMN {column} SET STATISTICS 0"
+        for table, columns in UNSAMPLED.items()
+        for column in columns
+    )
+
+
 def statements(partitions: int) -> tuple[str, ...]:
     """All that makes the schema, in order."""
     tables = resources.files("memory").joinpath("pg_schema.sql").read_text("utf-8")
@@ -125,11 +134,7 @@ def statements(partitions: int) -> tuple[str, ...]:
             f"CREATE POLICY own ON {table} USING ({_OWN})",
             f"CREATE POLICY whole ON {table} TO {WHOLE} USING (true)",
         ]
-    made += [
-        f"ALTER TABLE {table} ALTER COLUMN {column} SET STATISTICS 0"
-        for table, columns in UNSAMPLED.items()
-        for column in columns
-    ]
+    made += without_samples()
     made += [
         f"GRANT USAGE ON SCHEMA {SCHEMA} TO {WHOLE}",
         f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {SCHEMA} TO {WHOLE}",

@@ -18,6 +18,7 @@ from psycopg.types.composite import CompositeInfo, register_composite
 
 from memory import pg_schema
 from memory.pg_connection import PgConnection, connect, is_to_be_run_again, translated
+from memory.pg_locks import ERASURES, WRITERS
 from memory.pg_seal import place_of, unseal
 from memory.pg_txn import PgSnapshot, PgTxn
 from memory.pg_vault import SEAL_KEY, PgVault
@@ -33,12 +34,10 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 _TRIES: Final = 8
 _PAUSE_SECONDS: Final = 0.02
-_WRITERS: Final = 0x4D554E49_00000002
-_ERASURES: Final = 0x4D554E49_00000003
 _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # Who counts the statements of the whole store waits for whoever writes now, and no number below theirs comes later.
-_WRITE: Final = f"BEGIN; SELECT pg_advisory_xact_lock_shared({_WRITERS})"
-_ALONE: Final = f"BEGIN; SELECT pg_advisory_xact_lock({_WRITERS})"
+_WRITE: Final = f"BEGIN; SELECT pg_advisory_xact_lock_shared({WRITERS})"
+_ALONE: Final = f"BEGIN; SELECT pg_advisory_xact_lock({WRITERS})"
 _HOME: Final = "home"
 
 
@@ -148,7 +147,7 @@ class PgStore(Store):
         try:
             with translated():
                 connection.execute(f"SET lock_timeout = {max(int(deadline_seconds * 1000), 1)}")
-                connection.execute("SELECT pg_advisory_lock(%s)", (_ERASURES,))
+                connection.execute("SELECT pg_advisory_lock(%s)", (ERASURES,))
             yield
         finally:
             # With the connection goes the lock.

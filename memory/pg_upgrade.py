@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from memory.event import decode_content
-from memory.pg_schema import VERSION
+from memory.pg_schema import VERSION, without_samples
 from memory.pg_txn import PgTxn
 from memory.search import UNINDEXED, make_document, scope_token
 
@@ -32,6 +32,10 @@ def bring_up(store: PgStore) -> None:
         for (tenant_id,) in txn.pg.run("SELECT id FROM tenants ORDER BY id").fetchall():
             _index_again(txn, tenant_id)
         txn.pg.run("UPDATE schema_version SET version = %s", (VERSION,))
+        # The tables are the node's own.
+        txn.pg.run("RESET ROLE")
+        for statement in without_samples():
+            txn.pg.run(statement)
 
 
 def _index_again(txn: PgTxn, tenant_id: int) -> None:

@@ -33,6 +33,7 @@ def publish(home: Home, deadline_seconds: float) -> dict[str, Any]:
     `witness_quorum_not_met` if the policy's witnesses did not cosign in time: the statements are then in the
     log, and the public checkpoint is the one it was.
     """
+    home.state.settle()
     log = home.log()
     try:
         return _publish(home, deadline_seconds)
@@ -40,6 +41,7 @@ def publish(home: Home, deadline_seconds: float) -> dict[str, Any]:
         # Another process let a new log take this one's place while we waited for our turn.
         if error.code != "frozen":
             raise
+        home.state.follow()
         if home.log() is log:
             raise RefusedError(
                 "the log is frozen, and the one that takes its place is not the home's yet: what ended before that"

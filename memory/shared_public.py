@@ -9,11 +9,13 @@ stands no more, or an ETag that fits no more.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
 from memory.pg_lease import lost
+from tlog.certificates import peek_key_list
 from tlog.checkpoint import parse_checkpoint
 from tlog.errors import MalformedError, UnavailableError, VerificationError
 from tlog.known_heads import CHECKPOINT
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 ANNOUNCED: Final = "announced"
 TRIES: Final = 5
+KEY_LIST: Final = "keys.cose"
+_NEXT_LOG: Final = re.compile(r"log-[0-9]+/")
 
 
 def _no_failure(_: str) -> None:
@@ -61,6 +65,8 @@ class SharedPublic:
         """Returns once the file holds `data`; a checkpoint only if this node is the publisher."""
         if path == CHECKPOINT:
             self._announce(data)
+        elif path == KEY_LIST:
+            self._replace_list(data)
         else:
             self.objects.replace(path, data)
 
@@ -76,11 +82,28 @@ class SharedPublic:
 
     def names(self, prefix: str) -> tuple[str, ...]:
         """The paths of all files whose path begins with `prefix`, sorted."""
-        return self.objects.names(prefix)
+        return tuple(name for name in self.objects.names(prefix) if not is_of_another(name))
 
     def lock(self, name: str, timeout_seconds: float = LOCK_TIMEOUT_SECONDS) -> AbstractContextManager[None]:
         """A lock between all nodes."""
         return self._private.lock(name, timeout_seconds)
+
+    def _replace_list(self, data: bytes) -> None:
+        """Puts a key list there, unless a newer one is: whoever stood still has an older one to give."""
+        bucket, number = self.objects.bucket, peek_key_list(data)[1].number
+        for _ in range(TRIES):
+            stood = bucket.get(KEY_LIST)
+            if stood is None:
+                done = bucket.put_new(KEY_LIST, data)
+            elif stood.data == data:
+                return
+            elif peek_key_list(stood.data)[1].number >= number:
+                raise lost()
+            else:
+                done = bucket.put_over(KEY_LIST, stood.etag, data)
+            if done:
+                return
+        raise UnavailableError("log: the key list changes all the time; try again", code="busy")
 
     def _announce(self, note: bytes) -> None:
         self._private.replace(ANNOUNCED, note)
@@ -103,6 +126,11 @@ class SharedPublic:
             if done:
                 return
         raise UnavailableError("log: the checkpoint changes all the time; try again", code="busy")
+
+
+def is_of_another(name: str) -> bool:
+    """Whether an object below a log's place is one of a log that took its place."""
+    return _NEXT_LOG.match(name) is not None
 
 
 def _size_of(note: bytes) -> int:

@@ -8,22 +8,20 @@ the same call goes on from there.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from memory.chain import FrozenLog, log_number
-from memory.config import random_origin
-from memory.home_names import KEYS, POLICY, log_key_file, private_log, public_log
+from memory.chain import FrozenLog, frozen_logs, log_number
+from memory.home_names import POLICY, private_log, public_log
+from memory.key_rotation import LOCK as KEYS_LOCK
 from memory.layout import own_policy
-from memory.log_places import private_of, require_own_log
+from memory.log_places import prepare as prepare_place
+from memory.log_places import private_of, public_of
 from memory.mirroring import mirror_at
 from memory.publish import drain
 from tlog.ascii import encode_base64
 from tlog.errors import RefusedError
-from tlog.keys import load_log_key, make_log_key, remove_key
 from tlog.log import Log
 from tlog.log_settings import LogSettings
-from tlog.storage import DirectoryStorage
 from tlog.succession import parse_succession, sign_succession
 
 if TYPE_CHECKING:
@@ -37,8 +35,7 @@ _OUTBOX: Final = "outbox"
 
 def prepare(home: Home, origin: str | None) -> dict[str, Any]:
     """Origin and vkey of the log that would come next, for its witnesses to know it before it begins."""
-    require_own_log(home.config, "a log that takes the place of this one")
-    with home.files.lock(LOCK):
+    with home.state.lock(LOCK):
         key = _next_log_key(home, origin).verifier_key
     return {"state": "prepared", "origin": key.name, "vkey": key.vkey}
 
@@ -49,35 +46,41 @@ def succeed(home: Home, origin: str | None, deadline_seconds: float) -> dict[str
     Raises UnavailableError with code `witness_quorum_not_met` before anything is frozen, if the last checkpoint
     of the old log does not get its cosignatures.
     """
-    require_own_log(home.config, "a log that takes the place of this one")
-    with home.files.lock(LOCK):
-        signer = _next_log_key(home, origin)
-        old, old_key = home.log(), home.log_signer().verifier_key
-        with old.private.lock(_OUTBOX, deadline_seconds):
-            if old.frozen() is None:
-                drain(home.parts().store, old, home.first_position)
-                old.publish(deadline_seconds)
-            head = old.freeze()
-        ended = FrozenLog(old_key.vkey, head.size, head.root)
-        _begin(home, signer, ended)
-        number = log_number(home.config)
-        _take_over(home, signer.verifier_key, ended)
-        remove_key(home.path / KEYS / log_key_file(number))
+    home.state.follow()
+    asked = home.origin
+    # Keys, too: what a new log begins with is signed by a key that does not end meanwhile.
+    with home.state.lock(KEYS_LOCK), home.state.lock(LOCK):
+        if home.origin == asked:
+            _succeed(home, _next_log_key(home, origin), deadline_seconds)
+        elif origin not in (None, home.origin):
+            raise RefusedError("another log has taken the place of this one meanwhile", code="origin")
+        key, ended = home.log_signer().verifier_key, frozen_logs(home.config)[-1]
     return {
         "state": "succeeded",
-        "origin": signer.verifier_key.name,
-        "vkey": signer.verifier_key.vkey,
-        "frozen": {"origin": ended.origin, "size": head.size, "root": encode_base64(head.root)},
+        "origin": key.name,
+        "vkey": key.vkey,
+        "frozen": {"origin": ended.origin, "size": ended.size, "root": encode_base64(ended.root)},
     }
 
 
+def _succeed(home: Home, signer: Ed25519NoteSigner, deadline_seconds: float) -> None:
+    old, old_key = home.log(), home.log_signer().verifier_key
+    with old.private.lock(_OUTBOX, deadline_seconds):
+        if old.frozen() is None:
+            drain(home.parts().store, old, home.first_position)
+            old.publish(deadline_seconds)
+        head = old.freeze()
+    ended = FrozenLog(old_key.vkey, head.size, head.root)
+    _begin(home, signer, ended)
+    number = log_number(home.config)
+    _take_over(home, signer.verifier_key, ended)
+    home.state.remove_log_key(number)
+
+
 def _next_log_key(home: Home, origin: str | None) -> Ed25519NoteSigner:
-    path = home.path / KEYS / log_key_file(log_number(home.config) + 1)
-    if origin is None and path.exists():
-        return load_log_key(path)
     if origin == home.origin:
         raise RefusedError("expected the new log to have an origin of its own", code="origin")
-    return make_log_key(path, random_origin() if origin is None else origin)
+    return home.state.make_log_key(log_number(home.config) + 1, origin)
 
 
 def _begin(home: Home, signer: Ed25519NoteSigner, ended: FrozenLog) -> None:
@@ -85,9 +88,11 @@ def _begin(home: Home, signer: Ed25519NoteSigner, ended: FrozenLog) -> None:
     number, key = log_number(home.config) + 1, signer.verifier_key
     if home.config.mirror is not None:
         mirror_at(home.config.mirror, number, key).prepare()
-    public = DirectoryStorage(home.path / public_log(number))
-    for name in (public_log(number), private_log(number)):
-        (home.path / name).mkdir(mode=0o700, exist_ok=True)
+    if home.config.log_storage is None:
+        for name in (public_log(number), private_log(number)):
+            (home.path / name).mkdir(mode=0o700, exist_ok=True)
+    prepare_place(home.config, number, key.name)
+    public = public_of(home.path, home.config, number, key.name)
     private = private_of(home.path, home.config, number, key.name)
     log = Log(public, private, LogSettings(key.name, (signer,)))
     log.recover()
@@ -104,7 +109,5 @@ def _take_over(home: Home, log_key: VerifierKey, ended: FrozenLog) -> None:
     policy = home.policy()
     if log_key.vkey not in {log.key.vkey for log in policy.logs}:
         policy = own_policy(f"log {log_key.vkey}\n{policy.text}", log_key.vkey, ended.vkey)
-    home.files.replace(POLICY, policy.text.encode("utf-8", "surrogateescape"))
-    config = home.config
-    home.write_config(replace(config, origin=log_key.name, frozen=(*config.frozen, ended.line)))
-    home.write_trust()
+    files = {POLICY: policy.text.encode("utf-8", "surrogateescape")}
+    home.state.replace(files, origin=log_key.name, frozen=(*home.config.frozen, ended.line))

@@ -7,72 +7,60 @@ client. What the files of a home are, and how it is made, is in `layout`.
 from __future__ import annotations
 
 import os
-import threading
 import time
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from memory import log_places
-from memory.chain import first_position, frozen_logs, log_number, origin_of
-from memory.config import Config, Guard, format_config, parse_config, resolve_guard
+from memory.chain import first_position, log_number, origin_of
+from memory.config import Config, Guard, resolve_guard
 from memory.cosigning import OnWitness, cosign_when_asked, tell_nobody
-from memory.home_names import log_key_file
+from memory.home_settings import HomeSettings, read_config
 from memory.last_heads import witnessed_heads as _witnessed_heads
 from memory.layout import (
     CONFIG,
-    COSE_KEYS,
-    KEYS,
     POLICY,
     TRUST,
     complete_if_older,
     home_path,
     make_home,
-    own_policy,
     require_home,
     require_private,
     unfinished_if_it_fails,
-    write_policy,
-    write_trust,
 )
-from tlog.errors import MalformedError, RefusedError
-from tlog.keys import load_log_key
-from tlog.storage import DirectoryStorage
+from tlog.errors import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from auditor.residue import ScanResult
+    from memory.home_state import HomeState
     from memory.model import Principal
     from memory.parts import Parts
     from memory.service import Memory
-    from tlog.cose_keys import CoseSigner
-    from tlog.keys import Ed25519NoteSigner
     from tlog.log import CosignFunction, Log
     from tlog.mirror import Mirror
     from tlog.policy import Policy
     from tlog.storage import Storage
-    from tlog.trust import Trust
 
 PUBLISH_SECONDS: Final = 10.0
+_LATELY_SECONDS: Final = 1.0
+_KEYS_LOCK: Final = "keys"
 
 
-class Home:
+class Home(HomeSettings):
     """An open home. It may be used from any thread; close it, or use it in a `with`."""
 
     def __init__(self, path: Path, config: Config, guard: Guard, clock: Callable[[], int]) -> None:
-        self.path = path
-        self._config_path = str(path / CONFIG)
-        self._config, self._config_stamp = config, _stamp(self._config_path)
+        super().__init__(path, config)
+        self.state = _state_of(self)
         self.guard = guard
         self.clock = clock
-        self.files = DirectoryStorage(path)
         self.cosign_of: Callable[[Policy], CosignFunction] = lambda policy: cosign_when_asked(self, policy)
         self.on_witness: OnWitness = tell_nobody
-        self._opening = threading.RLock()
-        self._log_made_for: tuple[str, str | None] = ("", None)
+        self._log_made_for: tuple[object, ...] = ()
 
     def __enter__(self) -> Home:
         return self
@@ -81,24 +69,6 @@ class Home:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    @property
-    def config(self) -> Config:
-        """The settings, read again once another process has changed them."""
-        stamp = _stamp(self._config_path)
-        if stamp != self._config_stamp:
-            with self._opening:
-                self._config, self._config_stamp = _read_config(self.path), stamp
-        return self._config
-
-    @config.setter
-    def config(self, config: Config) -> None:
-        self._config = config
-
-    def write_config(self, config: Config) -> None:
-        """Returns once these are the settings, durably."""
-        self.files.replace(CONFIG, format_config(config))
-        self._config, self._config_stamp = config, _stamp(self._config_path)
 
     def close(self) -> None:
         """Closes what was opened. The home may be used again."""
@@ -131,6 +101,7 @@ class Home:
         from memory.recovery import recover_if_needed
 
         store = open_engine(self.path, self.config.database)
+        self.state.settle()
         parts = Parts(
             store=store,
             vault=store.vault,
@@ -152,14 +123,20 @@ class Home:
         # A key that is missing, damaged or open to others is an error now, not when it has to sign an erasure.
         require_sound_keys(self.path, self.config)
         signer = follow_issuer(self.path, lambda: self.config)
-        return lambda: partial(sign_statement, signer(), issuer, subject)
+
+        def current() -> Callable[[bytes], bytes]:
+            self.state.follow()
+            return partial(sign_statement, signer(), issuer, subject)
+
+        return current
 
     # The log
 
     def log(self) -> Log:
         """The log of this home, opened, whatever a crash left undone completed."""
+        self.state.follow(_LATELY_SECONDS)
         with self._opening:
-            made_for = (self.config.origin, self.config.mirror)
+            made_for = (self.config.origin, self.config.mirror, self.state.mark())
             if "_log" in self.__dict__ and made_for != self._log_made_for:
                 self._close_log()
             self._log_made_for = made_for
@@ -169,6 +146,7 @@ class Home:
     def _log(self) -> Log:
         from tlog.log import Log, LogSettings
 
+        still = self.state.still()
         policy, origin = self.policy(), self.config.origin
         settings = LogSettings(
             origin,
@@ -178,6 +156,7 @@ class Home:
             clock=lambda: self.clock() // 1_000_000,
             known_heads=(lambda: _witnessed_heads(policy, origin)) if policy.witnesses else None,
             mirror=self.mirror(),
+            still=still,
         )
         log_places.prepare(self.config)
         log = Log(self.public_storage(), self.private_storage(), settings)
@@ -217,6 +196,7 @@ class Home:
 
     def create_public_file(self, path: str, data: bytes) -> None:
         """Returns once the mirror has the file, if there is a mirror, and then the public."""
+        self.state.follow()
         mirror = self.mirror()
         if mirror is not None:
             mirror.create(path, data)
@@ -230,40 +210,6 @@ class Home:
 
         return mirror_at(self.config.mirror, log_number(self.config), self.log_signer().verifier_key)
 
-    def log_signer(self) -> Ed25519NoteSigner:
-        """What signs checkpoints."""
-        return load_log_key(self.path / KEYS / log_key_file(log_number(self.config)))
-
-    def issuer_signer(self) -> CoseSigner:
-        """What signs statements."""
-        return self._cose_signer("issuer")
-
-    def receipt_signer(self) -> CoseSigner:
-        """What signs receipts: roots of published checkpoints alone."""
-        return self._cose_signer("receipt")
-
-    def manifest_signer(self) -> CoseSigner:
-        """What signs deletion manifests."""
-        return self._cose_signer("manifest")
-
-    def has_issuer_key(self) -> bool:
-        """Whether the key that signs statements lies in the home, beside what it signs for."""
-        return (self.path / KEYS / COSE_KEYS["issuer"]).exists()
-
-    def _cose_signer(self, use: str) -> CoseSigner:
-        from memory.key_check import load_listed
-
-        return load_listed(self.path, self.config, use)
-
-    @property
-    def origin(self) -> str:
-        """What the log calls itself, and its key."""
-        return self.config.origin
-
-    def log_vkey(self) -> str:
-        """The public key of the log, as C2SP writes it."""
-        return self.log_signer().verifier_key.vkey
-
     def publish(self, deadline_seconds: float = PUBLISH_SECONDS) -> dict[str, Any]:
         """Size, root and state of the log once all statements are in it and its checkpoint is public."""
         from memory.publish import publish
@@ -276,43 +222,20 @@ class Home:
 
         return publish_if_needed(self, deadline_seconds)
 
-    # Policy and trust
-
-    def policy(self) -> Policy:
-        """The policy that the log's checkpoints have to satisfy."""
-        from tlog.policy import parse_policy
-
-        data = self.files.read(POLICY)
-        if data is None:
-            raise MalformedError(f"expected {POLICY} in the home")
-        return parse_policy(data)
-
-    def trust(self) -> Trust:
-        """What a verifier who believes this home would write down: its keys and its policy."""
-        from memory.key_list import make_trust_of
-
-        return make_trust_of(self.path, self.config, self.policy())
-
     def set_policy(self, text: str, same_operator: tuple[str, ...] | None = None) -> Policy:
-        """The policy that holds from now on, durable; `trust.toml` follows it.
+        """The policy that holds from now on, durable, for whoever publishes next; `trust.toml` follows it.
 
         The log's own line may be left out. `same_operator` names those of its witnesses that the operator of
-        the log runs. Another process that runs keeps the policy it started with.
+        the log runs.
         """
-        vkeys = [self.log_vkey(), *(log.vkey for log in reversed(frozen_logs(self.config)))]
-        policy = own_policy(text, *vkeys)
-        if same_operator is not None:
-            if not set(same_operator) <= {witness.name for witness in policy.witnesses}:
-                raise MalformedError("expected same_operator to name witnesses of the policy")
-            self.write_config(replace(self.config, same_operator=tuple(same_operator)))
-        write_policy(self.files, self.path, self.config, policy)
+        with self.state.lock(_KEYS_LOCK), self.state.without_publications():
+            policy = self.policy_of(text, same_operator or ())
+            files = {POLICY: policy.text.encode("utf-8", "surrogateescape")}
+            settings = {} if same_operator is None else {"same_operator": tuple(same_operator)}
+            self.state.replace(files, **settings)
         with self._opening:
             self._close_log()
         return policy
-
-    def write_trust(self) -> None:
-        """Returns once `trust.toml` says what `trust` does."""
-        write_trust(self.files, self.path, self.config, self.policy())
 
     # Erasure
 
@@ -334,6 +257,16 @@ class Home:
             "quorum": policy.quorum,
             "trust": str(self.path / TRUST),
         }
+
+
+def _state_of(home: Home) -> HomeState:
+    if home.config.log_storage is None:
+        from memory.home_state import OwnState
+
+        return OwnState(home)
+    from memory.shared_state import SharedState
+
+    return SharedState(home)
 
 
 def init_home(
@@ -382,19 +315,6 @@ def open_home(
     if not (folder / CONFIG).is_file():
         make_home(folder, None, None, resolve_guard(None, None), clock() // 1_000_000)
     require_private(folder)
-    config = _read_config(folder)
+    config = read_config(folder)
     complete_if_older(folder, config)
     return Home(folder, config, resolve_guard(guard, config.guard), clock)
-
-
-def _read_config(folder: Path) -> Config:
-    data = DirectoryStorage(folder).read(CONFIG)
-    if data is None:
-        raise MalformedError(f"expected {CONFIG} in the home")
-    return parse_config(data)
-
-
-def _stamp(path: str) -> tuple[int, int]:
-    """What tells one file of settings from the one that takes its place."""
-    status = os.stat(path)
-    return status.st_ino, status.st_ctime_ns

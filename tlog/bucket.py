@@ -72,10 +72,15 @@ class Bucket(Protocol):
 
 def open_bucket(url: str) -> ObstoreBucket:
     """The bucket at `s3://bucket/prefix`. Nothing is asked of it yet."""
+    return ObstoreBucket(open_store(url))
+
+
+def open_store(url: str) -> S3Store:
+    """The client of the bucket at `s3://bucket/prefix`."""
     match = _URL.fullmatch(url)
     if match is None or "//" in url.removeprefix("s3://") or "/." in url:
         raise MalformedError("expected a bucket as s3://bucket or s3://bucket/prefix")
-    return ObstoreBucket(_s3_store(match["bucket"], (match["prefix"] or "").strip("/")))
+    return _s3_store(match["bucket"], (match["prefix"] or "").strip("/"))
 
 
 def _s3_store(bucket: str, prefix: str) -> S3Store:
@@ -106,7 +111,7 @@ class ObstoreBucket:
 
     def get(self, name: str) -> Object | None:
         """The object, None if there is none."""
-        with _reaching():
+        with reaching():
             try:
                 answer = self._store.get(name)
                 return Object(bytes(answer.bytes()), answer.meta["e_tag"] or "")
@@ -115,14 +120,14 @@ class ObstoreBucket:
 
     def put(self, name: str, data: bytes) -> None:
         """Returns once the object is this, whatever it was."""
-        with _reaching():
+        with reaching():
             self._store.put(name, data, mode="overwrite", use_multipart=False)
 
     def put_new(self, name: str, data: bytes) -> bool:
         """True once the object is this, False if there was one."""
         from obstore.exceptions import AlreadyExistsError
 
-        with _reaching():
+        with reaching():
             try:
                 self._store.put(name, data, mode="create", use_multipart=False)
             except AlreadyExistsError:
@@ -133,7 +138,7 @@ class ObstoreBucket:
         """True once the object is this, False if the one with that tag stands there no more."""
         from obstore.exceptions import PreconditionError
 
-        with _reaching():
+        with reaching():
             try:
                 self._store.put(name, data, mode={"e_tag": etag}, use_multipart=False)
             except (PreconditionError, FileNotFoundError):
@@ -144,12 +149,12 @@ class ObstoreBucket:
         """Returns once none of the objects is there."""
         together = list(names)
         if together:
-            with _reaching():
+            with reaching():
                 self._store.delete(together)
 
     def names(self, folder: str) -> tuple[str, ...]:
         """The names of all objects below the folder; of all there are, if it is empty."""
-        with _reaching():
+        with reaching():
             return tuple(one["path"] for some in self._store.list(folder or None) for one in some)
 
 
@@ -178,7 +183,7 @@ def require_conditional(bucket: Bucket) -> None:
 
 
 @contextmanager
-def _reaching() -> Iterator[None]:
+def reaching() -> Iterator[None]:
     """Turns what the client raises into errors that name neither host nor account."""
     from obstore import exceptions
 

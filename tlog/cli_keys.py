@@ -60,12 +60,14 @@ def add_key_commands(commands: Any) -> None:
     _add_root(rotate, "--root")
     _add_deadline(rotate)
     mirror = commands.add_parser("mirror", help="a second place that gets everything public first")
-    mirror.add_argument("--to", metavar="DIR", help="the mirror from now on; brought up to date at once")
+    mirror.add_argument(
+        "--to", metavar="DIR|s3://…", help="the mirror from now on; brought up to date at once"
+    )
     restore = commands.add_parser(
         "restore", help="bring the log up to a newer copy of it, such as its mirror"
     )
     restore.add_argument(
-        "--from", dest="place", metavar="DIR|URL", help="the copy (else the mirror of this home)"
+        "--from", dest="place", metavar="DIR|URL|s3://…", help="the copy (else the mirror of this home)"
     )
     succeed = commands.add_parser("succeed", help="end this log, and begin one with another key in its place")
     succeed.add_argument("--origin", metavar="NAME", help="what the new log is called (else a random name)")

@@ -27,7 +27,9 @@ def add_verify_command(subparsers: Any) -> None:
     trust.add_argument("--log-key", metavar="VKEY", help="the public key of a log, no witnesses")
     parser.add_argument("--opening", metavar="FILE", help="what proves the content of an entry")
     parser.add_argument(
-        "--log", metavar="DIR|URL", help="the log's files: whether they have what a manifest says of itself"
+        "--log",
+        metavar="DIR|URL|s3://…",
+        help="the log's files: whether they have what a manifest says of itself",
     )
 
 

@@ -146,7 +146,7 @@ def folder_reader(folder: str | os.PathLike[str]) -> PathReader:
         raise MalformedError("log: expected a folder")
 
     def read(path: str) -> bytes | None:
-        limit = _limit(path)
+        limit = limit_of(path)
         try:
             # Without waiting, so that a pipe put there in place of a file cannot hold the reader up.
             descriptor = os.open(root / path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -178,7 +178,7 @@ class UrlReader:
 
     def __call__(self, path: str) -> bytes | None:
         """The file at `path`, None if the server says that there is none."""
-        limit, client = _limit(path), self._client
+        limit, client = limit_of(path), self._client
         answers: queue.SimpleQueue[bytes | Error | None] = queue.SimpleQueue()
 
         def run() -> None:
@@ -259,7 +259,8 @@ def _unreachable(message: str, path: str) -> UnavailableError:
     return UnavailableError(f"log: {message}", code="unreachable", path=path)
 
 
-def _limit(path: str) -> int:
+def limit_of(path: str) -> int:
+    """How many bytes the public file at a path has at most; MalformedError if a log has none there."""
     if path == _CHECKPOINT:
         return MAX_NOTE_BYTES
     if _DOCUMENT.fullmatch(path):

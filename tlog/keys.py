@@ -95,6 +95,11 @@ def make_log_key(path: str | os.PathLike[str], name: str) -> Ed25519NoteSigner:
     return signer
 
 
+def new_log_key(name: str) -> bytes:
+    """The bytes of a key file with a new log key."""
+    return _new_skey(name, SignatureType.ED25519)
+
+
 def load_log_key(path: str | os.PathLike[str]) -> Ed25519NoteSigner:
     """The signer of the log key in the file."""
     return _note_signer(_read_existing(Path(path)))
@@ -184,6 +189,11 @@ def _require_name(key: VerifierKey, name: str) -> None:
 def make_cose_key(path: str | os.PathLike[str], algorithm: int = EDDSA) -> PrivateKeySigner:
     """The signer of the PKCS #8 key in the file, which is made if there is none."""
     return _cose_signer(_create_or_read(Path(path), lambda: _new_cose_key(algorithm)), algorithm)
+
+
+def new_cose_key() -> bytes:
+    """The bytes of a key file with a new PKCS #8 key."""
+    return _new_cose_key(EDDSA)
 
 
 def load_cose_key(

@@ -246,6 +246,7 @@ class Log:
         """
         deadline = time.monotonic() + deadline_seconds
         with self.private.lock("publish", min(deadline_seconds, LOCK_TIMEOUT_SECONDS)):
+            self.settings.still()
             with self._appending() as state:
                 self._require_not_frozen()
             previous, mirrored = self._known.published(), self._known.mirrored()

@@ -21,6 +21,10 @@ def _no_failure(_: str) -> None:
     return None
 
 
+def _nothing_else() -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class LogSettings:
     """What a log is and who signs for it.
@@ -28,7 +32,8 @@ class LogSettings:
     `known_heads` are asked before the first signature after opening: the heads of this log that witnesses hold.
     The iteration raises UnavailableError at its end if too few of them answered. `identify` says by what an entry
     is known to be in the log already. `failpoint` is called with the name of each step done, for tests that stop
-    there. `mirror` gets everything before it is public.
+    there. `mirror` gets everything before it is public. `still` is called once a publication has its lock, before
+    anything is signed, and raises if the log was told something else meanwhile.
     """
 
     origin: str
@@ -40,6 +45,7 @@ class LogSettings:
     identify: Callable[[bytes], bytes] = entry_identity
     failpoint: Callable[[str], None] = _no_failure
     mirror: Mirror | None = None
+    still: Callable[[], None] = _nothing_else
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,9 @@ class Mirror:
             standing = self.storage.read(KEY_LIST)
             if standing is not None:
                 require_extends(peek_key_list(data)[1], peek_key_list(standing)[1])
-            self.storage.replace(KEY_LIST, data)
+            replaced = self.storage.swap(KEY_LIST, standing, data)
+        if not replaced:
+            raise _written_meanwhile()
 
 
 @dataclass(frozen=True)
@@ -110,11 +112,7 @@ class Mirrored:
         with reaching():
             replaced = self.mirror.storage.swap(CHECKPOINT, self.note, note)
         if not replaced:
-            raise UnavailableError(
-                "mirror: another process, or another copy of the log, wrote to it; nothing was announced",
-                code="mirror_unavailable",
-                retry_after_seconds=1,
-            )
+            raise _written_meanwhile()
 
     def catch_up(self, public: Storage, others: Sequence[str]) -> Head:
         """The head of the mirror once it has all that is public, with these files besides tiles.
@@ -155,6 +153,14 @@ def _required(public: Storage, path: str) -> bytes:
     if data is None:
         raise VerificationError(f"log: the file {path} is missing", code="log_state", path=path)
     return data
+
+
+def _written_meanwhile() -> UnavailableError:
+    return UnavailableError(
+        "mirror: another process, or another copy of the log, wrote to it; nothing was announced",
+        code="mirror_unavailable",
+        retry_after_seconds=1,
+    )
 
 
 def _rolled_back(head: Head) -> VerificationError:

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from tlog import staging
+from tlog.bucket_reader import BucketReader, is_bucket
 from tlog.certificates import peek_key_list, require_extends
-from tlog.client import UrlReader, folder_reader
+from tlog.client import UrlReader, folder_reader, limit_of
 from tlog.errors import Error, MalformedError, RefusedError, VerificationError
 from tlog.known_heads import CHECKPOINT, SIGNED, KnownHeads
 from tlog.log import FROZEN, MAX_BATCH, Log
@@ -58,11 +59,15 @@ class Restored:
 
 @contextmanager
 def open_source(place: str) -> Iterator[Source]:
-    """The copy in a folder or at a URL; a server has no list, so of its documents those with a known name are had."""
+    """The copy in a folder, in a bucket or at a URL; where there is no list, documents with a known name are had."""
     if "://" not in place:
         storage = DirectoryStorage(Path(place))
         names = [name for name in other_files(storage) if name != MIRROR_MARKER]
         yield Source(folder_reader(place), tuple((name, storage.read(name) or b"") for name in names))
+        return
+    if is_bucket(place):
+        from_bucket = BucketReader(place, limit_of)
+        yield Source(from_bucket, tuple(_served_documents(from_bucket)))
         return
     read = UrlReader(place)
     try:

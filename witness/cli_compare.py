@@ -85,10 +85,13 @@ def _reader_of(read: PathReader) -> Callable[[Checkpoint], HashReader]:
 @contextmanager
 def _reader(place: str | None) -> Iterator[PathReader]:
     """A reader of the log's files at a URL or in a folder; of none where no place is known."""
-    from tlog.client import UrlReader, folder_reader
+    from tlog.bucket_reader import BucketReader, is_bucket
+    from tlog.client import UrlReader, folder_reader, limit_of
 
     if place is None:
         yield lambda path: None
+    elif is_bucket(place):
+        yield BucketReader(place, limit_of)
     elif "://" in place:
         reader = UrlReader(place)
         try:

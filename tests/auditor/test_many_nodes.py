@@ -11,7 +11,7 @@ import pytest
 
 from auditor.pg_copy import _TABLES
 from auditor.store_rows import read_rows
-from tlog import bucket as buckets
+from tlog import bucket_reader
 
 
 def test_what_is_copied_of_a_database_is_all_that_the_checks_read() -> None:
@@ -36,9 +36,9 @@ def moved(copy: Any, make_bucket: Callable[[], Any], monkeypatch: pytest.MonkeyP
 
     def opened(url: str) -> Any:
         asked.append(url)
-        return bucket
+        return bucket._store
 
-    monkeypatch.setattr(buckets, "open_bucket", opened)
+    monkeypatch.setattr(bucket_reader, "open_store", opened)
     yield bucket
     assert set(asked) == {"s3://memory-log/prod"}
 

@@ -14,7 +14,7 @@ import pytest
 
 from auditor.audit import Places, audit
 from auditor.evidence import Asked
-from memory import succession
+from memory import home_state, succession
 from memory.chain import locate
 from memory.cli import main
 from memory.model import SCOPES, Principal
@@ -191,7 +191,7 @@ def test_an_erasure_across_logs(made: Made) -> None:
         assert not (made.path / "log-3" / "erasures" / "1.cose").exists()
 
 
-STEPS = ("drain", "_begin", "_take_over", "remove_key")
+STEPS = {"drain": succession, "_begin": succession, "_take_over": succession, "remove_key": home_state}
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -206,7 +206,7 @@ def test_a_succession_that_was_cut_short_is_completed(
     remember(home, "one")
     home.publish()
     remember(home, "two")
-    real: Callable[..., Any] = getattr(succession, step)
+    real: Callable[..., Any] = getattr(STEPS[step], step)
 
     def stopping(*args: Any) -> Any:
         if after:
@@ -214,7 +214,7 @@ def test_a_succession_that_was_cut_short_is_completed(
         raise Stop
 
     with monkeypatch.context() as patched:
-        patched.setattr(succession, step, stopping)
+        patched.setattr(STEPS[step], step, stopping)
         with pytest.raises(Stop):
             Operator(home).succeed(None, 5)
         if home.log().frozen() is not None and not home.config.frozen:

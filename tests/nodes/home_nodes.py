@@ -18,3 +18,9 @@ def make_homes(folder: Path, count: int, dsn: str, bucket: str) -> list[Path]:
         shutil.copytree(folder / "0", folder / str(number))
         os.chmod(folder / str(number), 0o700)
     return [folder / str(number) for number in range(count)]
+
+
+def dsn(ports: list[int]) -> str:
+    hosts = ",".join("127.0.0.1" for _ in ports)
+    listed = ",".join(map(str, ports))
+    return f"host={hosts} port={listed} dbname=memory user=muniment target_session_attrs=read-write"

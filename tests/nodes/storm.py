@@ -2,8 +2,8 @@
 
 4 nodes of `muniment serve` over one database and one bucket, each behind proxies of its own
 8 clients that write, and write again under the same idempotency key until they are answered
-kill -9 of nodes; nodes that are stopped for longer than a lease; connections that are cut; the primary of the
-database killed, and its synchronous standby promoted
+kill -9 of nodes; nodes that are stopped for longer than a lease; connections that are cut; keys
+that are rotated meanwhile; the primary of the database killed, and its synchronous standby promoted
 a watcher who reads the checkpoint as the public does, all the time
 """
 
@@ -28,11 +28,11 @@ from typing import Any
 
 import postgres_cluster
 import seaweed
-from home_nodes import make_homes
+from aftermath import Written, require_right
+from home_nodes import dsn, make_homes
 from postgres_cluster import free_port
 from proxy import Proxy
 
-from memory import wiring
 from memory.config import format_config, parse_config
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -99,16 +99,6 @@ class Node:
             return answer.status, json.loads(data) if data[:1] == b"{" else data
         finally:
             connection.close()
-
-
-@dataclass
-class Written:
-    """One write, and what it was answered with in the end."""
-
-    key: str
-    value: str
-    status: int = 0
-    answer: dict[str, Any] = field(default_factory=dict)
 
 
 class Client(threading.Thread):
@@ -181,7 +171,7 @@ class Storm:
     def strike(self) -> None:
         """One thing that goes wrong, and that it is over."""
         node = self.random.choice(self.nodes)
-        what = self.random.choice(("kill", "stop", "cut database", "cut bucket", "slow bucket"))
+        what = self.random.choice(("kill", "stop", "cut database", "cut bucket", "slow bucket", "rotate"))
         self.did[what] += 1
         if what == "kill":
             node.kill()
@@ -191,6 +181,8 @@ class Storm:
             node.signal(signal.SIGSTOP)
             time.sleep(self.random.uniform(0.5, 7.0))
             node.signal(signal.SIGCONT)
+        elif what == "rotate":
+            self.rotate(node)
         elif what == "slow bucket":
             node.bucket.delay_seconds = 0.3
             time.sleep(1.5)
@@ -202,6 +194,18 @@ class Storm:
             time.sleep(self.random.uniform(0.2, 2.0))
             for proxy in (*node.database, node.bucket):
                 proxy.refusing = False
+
+    def rotate(self, node: Node) -> None:
+        """Another key signs from now on, on all nodes; or not yet, where the node that was asked is cut off."""
+        use = self.random.choice(("issuer", "receipt"))
+        done = subprocess.run(
+            [sys.executable, "-m", "memory.cli", "log", "rotate", use, "--home", str(node.home)],
+            capture_output=True,
+            cwd=REPOSITORY,
+            env=node.environment,
+            timeout=60,
+        )
+        self.did["rotated" if done.returncode == 0 else "rotate later"] += 1
 
     def fail_over(self) -> None:
         """The primary is killed, and its standby takes its place."""
@@ -268,12 +272,6 @@ def gather(stack: ExitStack, folder: Path, seed: int, count: int = 4) -> Storm:
     return storm
 
 
-def dsn(ports: list[int]) -> str:
-    hosts = ",".join("127.0.0.1" for _ in ports)
-    listed = ",".join(map(str, ports))
-    return f"host={hosts} port={listed} dbname=memory user=muniment target_session_attrs=read-write"
-
-
 def nothing_more(_storm: Storm, _folder: Path, _written: list[Written], _seen: list[bytes]) -> None:
     return None
 
@@ -325,76 +323,3 @@ def last_publication(storm: Storm) -> None:
                 return
         time.sleep(0.5)
     raise AssertionError("nobody could publish once all was well again")
-
-
-def require_right(storm: Storm, folder: Path, written: list[Written], seen: list[bytes]) -> None:
-    """Fails if a write that was acknowledged is missing or there twice, or if store, log and heads do not agree."""
-    from tlog.checkpoint import parse_checkpoint
-    from tlog.note import parse_note
-
-    # A node that nothing ever happened to: past the proxies.
-    home_folder = folder / "homes" / "0"
-    settings = parse_config((home_folder / "config.toml").read_bytes())
-    direct = replace(settings, database=dsn([storm.primary.port]))
-    (home_folder / "config.toml").write_bytes(format_config(direct))
-    with wiring.open_existing_home(home_folder) as home:
-        log = home.log()
-        size = log.head().size
-        entries = list(log.read_entries(0, size))
-        roots = {n: log.root_at(n) for n in {parse_checkpoint(parse_note(one).text).size for one in seen}}
-    heads = [parse_checkpoint(parse_note(one).text) for one in seen]
-    assert [head.size for head in heads] == sorted(head.size for head in heads), (
-        "the public saw an older head"
-    )
-    assert all(head.root == roots[head.size] for head in heads), "two heads of two histories were public"
-    assert heads[-1].size == size
-    with storm.primary.connect("memory") as connection:
-        rows = connection.execute(
-            "SELECT entry_index, entry FROM muniment.events ORDER BY entry_index NULLS LAST"
-        ).fetchall()
-    assert [index for index, _ in rows] == list(range(size)), "store and log are not of one length"
-    assert [bytes(entry) for _, entry in rows] == entries, "a statement stands elsewhere in the log"
-    # Each write made one statement, whether it was stored, held or refused, however often it was sent; what agrees
-    # with something makes none.
-    made = [one for one in written if one.answer.get("outcome") != "agreed"]
-    assert len(rows) == len(made), f"{len(rows)} statements of {len(made)} writes"
-    require_acknowledged(home_folder, written)
-    copy = copy_of(storm.bucket, folder / "copy")
-    audit = subprocess.run(
-        [
-            *(sys.executable, "-m", "memory.cli", "audit", "--json", "--log", str(copy)),
-            *("--trust", str(home_folder / "trust.toml")),
-        ],
-        capture_output=True,
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-    )
-    assert audit.returncode == 0, (audit.stdout[-3000:], audit.stderr[-2000:])
-
-
-def require_acknowledged(home: Path, written: list[Written]) -> None:
-    """Fails unless each write that was stored stands once, none stands twice, and nothing stands that nobody wrote."""
-    from memory.principal import agent_from_environment
-
-    stands: Counter[tuple[str, str]] = Counter()
-    with wiring.open_existing_home(home) as opened:
-        memory = opened.memory(agent_from_environment({"MUNIMENT_TENANT": "storm"}))
-        for key in {one.key for one in written}:
-            stands.update((key, fact["value"]) for fact in memory.history(key)["facts"])
-    for one in written:
-        assert one.status in (200, 201, 202, 409), (one.status, one.answer.get("code"))
-        times = stands.pop((one.key, one.value), 0)
-        assert times == 1 or (times == 0 and one.status != 201), (
-            f"a write of status {one.status}: {times} times"
-        )
-    assert not stands
-
-
-def copy_of(bucket: Any, folder: Path) -> Path:
-    """The log's public files, as a CDN would have them."""
-    for name in bucket.names(""):
-        stood = bucket.get(name)
-        if stood is not None:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(stood.data)
-    return folder

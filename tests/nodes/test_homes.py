@@ -4,56 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from home_nodes import make_homes
-from storm import ROLES
 
 from auditor.audit import Places, audit
 from auditor.evidence import Asked
-from memory import key_rotation, mirroring, succession, wiring
+from memory import wiring
 from memory.config import format_config, parse_config
 from memory.principal import owner_from_environment
 from tlog.bucket import ObstoreBucket, open_bucket
-from tlog.errors import Error, MalformedError, RefusedError, UnavailableError, VerificationError
+from tlog.errors import MalformedError, RefusedError, UnavailableError, VerificationError
 from tlog.fsck import fsck
-
-
-@pytest.fixture(scope="session")
-def roles(database_server: Any) -> Any:
-    with database_server.connect() as connection:
-        for statement in ROLES[:-1]:
-            connection.execute(statement)
-    return database_server
-
-
-@pytest.fixture
-def dsn(roles: Any) -> str:
-    """An empty database that the role of the nodes owns."""
-    made: str = roles.new_database()
-    name = next(part.partition("=")[2] for part in made.split() if part.startswith("dbname="))
-    with roles.connect() as connection:
-        connection.execute(f"ALTER DATABASE {name} OWNER TO muniment")
-    return made.replace("user=postgres", "user=muniment")
-
-
-@pytest.fixture
-def homes(tmp_path: Path, dsn: str, place: Any) -> Iterator[list[wiring.Home]]:
-    """Two nodes."""
-    with ExitStack() as stack:
-        folders = make_homes(tmp_path / "homes", 2, dsn, place()["bucket"])
-        yield [stack.enter_context(wiring.open_existing_home(folder)) for folder in folders]
-
-
-def refused(work: Any) -> str:
-    with pytest.raises(Error) as caught:
-        work()
-    return caught.value.code
 
 
 def test_what_one_node_writes_the_other_publishes_proves_and_erases(homes: list[wiring.Home]) -> None:
@@ -102,17 +66,6 @@ def test_a_node_that_is_opened_while_the_bucket_is_away_writes_all_the_same(
             opened.publish()
     homes[0].publish()
     assert ours.provenance(written["id"])["receipt"]["state"] == "logged"
-
-
-def test_what_is_not_there_yet_is_said(homes: list[wiring.Home], tmp_path: Path) -> None:
-    home = homes[0]
-    assert {
-        refused(lambda: mirroring.set_mirror(home, str(tmp_path / "mirror"))),
-        refused(lambda: succession.prepare(home, None)),
-        refused(lambda: succession.succeed(home, None, 1)),
-        refused(lambda: key_rotation.rotate(home, "issuer", None, 1)),
-        refused(lambda: key_rotation.install_key_list(home, b"", None, 1)),
-    } == {"not_on_shared_log"}
 
 
 def test_a_node_with_another_bucket_is_refused(homes: list[wiring.Home], place: Any) -> None:

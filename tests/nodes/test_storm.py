@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from storm import Storm, Written, require_right, run_storm
+from aftermath import Written, require_clean, require_right
+from storm import Storm, run_storm
 
 
 def would_tell(storm: Storm, folder: Path, written: list[Written], seen: list[bytes]) -> None:
@@ -20,7 +21,14 @@ def would_tell(storm: Storm, folder: Path, written: list[Written], seen: list[by
     ):
         with pytest.raises(AssertionError):
             require_right(storm, folder, wrong, wrong_heads)
+    home = folder / "homes" / "0"
+    whole = ("--home", str(home), "--trust", str(home / "trust.toml"))
+    require_clean(*whole)
     with storm.primary.connect("memory") as connection:
+        # What only an audit of the whole home sees: the cache of facts is not what the statements add up to.
+        connection.execute("UPDATE muniment.facts SET valid_from = valid_from - 1")
+        with pytest.raises(AssertionError):
+            require_clean(*whole)
         connection.execute("UPDATE muniment.events SET entry_index = NULL WHERE entry_index = 1")
         with pytest.raises(AssertionError):
             require_right(storm, folder, written, seen)

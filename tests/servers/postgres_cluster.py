@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from proxy import Proxy
+
 START_SECONDS = 60.0
 SETTINGS = (
     *("listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=120", "shared_buffers=32MB"),
@@ -163,6 +165,23 @@ def running(*settings: str) -> Iterator[Server]:
             yield server
         finally:
             server.kill()
+
+
+@contextmanager
+def with_lagging_standby() -> Iterator[tuple[Server, Server, Proxy]]:
+    """A primary that waits for nobody, its standby, and the proxy that the standby hears of it through."""
+    with place() as folder:
+        primary, standby = init(folder / "primary"), Server(folder / "late", free_port())
+        proxy = Proxy(primary.port)
+        try:
+            primary.start()
+            _run("pg_basebackup", "-d", primary.dsn(), "-D", str(standby.folder), "-R", "-c", "fast")
+            standby.start(f"primary_conninfo=host=127.0.0.1 port={proxy.port} user=postgres")
+            yield primary, standby, proxy
+        finally:
+            proxy.close()
+            primary.kill()
+            standby.kill()
 
 
 @contextmanager

@@ -28,6 +28,8 @@ class Server:
     access_key: str
     secret_key: str
     pid: int
+    reader: tuple[str, str] = ("", "")
+    """Key and secret of somebody who may get objects, and neither list nor write."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -88,12 +90,18 @@ def running(folder: Path) -> Iterator[Server]:
         "credentials": [{"accessKey": access, "secretKey": secret}],
         "actions": ["Admin", "Read", "Write", "List"],
     }
-    (folder / "identities.json").write_text(json.dumps({"identities": [identity]}))
+    reader = secrets.token_hex(8), secrets.token_hex(16)
+    reading = {
+        "name": "reader",
+        "credentials": [{"accessKey": reader[0], "secretKey": reader[1]}],
+        "actions": ["Read"],
+    }
+    (folder / "identities.json").write_text(json.dumps({"identities": [identity, reading]}))
     arguments, port = command(folder)
     with open(folder / "server.log", "wb") as log:
         process = subprocess.Popen(arguments, stdout=log, stderr=log, cwd=folder, start_new_session=True)
     try:
-        server = Server(f"http://127.0.0.1:{port}", access, secret, process.pid)
+        server = Server(f"http://127.0.0.1:{port}", access, secret, process.pid, reader)
         _wait(server, process)
         yield server
     finally:
