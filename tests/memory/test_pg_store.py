@@ -337,6 +337,7 @@ def test_words_of_an_older_version_are_made_anew(home: wiring.Home, postgres: Se
         # As if each word had been hashed under another spelling.
         connection.execute("UPDATE muniment.words SET term = term # 1")
         connection.execute("UPDATE muniment.schema_version SET version = 1")
+        connection.execute("ALTER TABLE muniment.content_keys ALTER COLUMN wrapped SET STATISTICS -1")
         assert connection.execute(words).fetchall() != wanted
         with wiring.open_home(home.path, clock=home.clock) as again:
             found = again.memory(owner()).recall("wifi strasse")["facts"]
@@ -344,6 +345,9 @@ def test_words_of_an_older_version_are_made_anew(home: wiring.Home, postgres: Se
         assert connection.execute(words).fetchall() == wanted
         versions = connection.execute("SELECT version FROM muniment.schema_version").fetchall()
         assert versions == [(pg_schema.VERSION,)]
+        sampled = """SELECT attstattarget FROM pg_attribute WHERE attname = 'wrapped'
+                     AND attrelid::regclass::text LIKE 'muniment.content_keys%'"""
+        assert {row[0] for row in connection.execute(sampled)} == {0}
 
 
 @pytest.mark.postgres
