@@ -1,14 +1,14 @@
 """A store in which nothing but new rows came since an audit found nothing: what is new judged, and what it touches.
 
-Only ever an answer to one question: is there still nothing to find? Where that can't be told from what is new, and
-wherever anything was found, there is no answer, and the audit looks at everything as if there had been none before.
+What it finds is told where it is a matter of the statements that it looked at alone. Where anything else is wrong, or
+can't be told from what is new, there is no answer, and the audit looks at everything as if there had been none before.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import apsw
@@ -53,7 +53,7 @@ _FAULTS: Final = (apsw.Error, Error, ValueError, LookupError, TypeError, Overflo
 
 @dataclass(frozen=True, slots=True)
 class Narrow:
-    """What there is to say of a store in which nothing is wrong, and what a later audit is to know of it."""
+    """What there is to say of a store, and what a later audit is to know of it if nothing is wrong with it."""
 
     outcome: Outcome
     exhibits: Exhibits
@@ -77,7 +77,7 @@ class _Store:
 
 
 def judge_new(pages: Pages, log: AuditedLog, asked: Asked, base: Base, tell: Tell) -> Narrow | None:
-    """Everything that is new in a store, judged; None where that does not show that nothing is wrong with it."""
+    """Everything that is new in a store, judged; None where that does not tell all that is wrong with it."""
     try:
         with read_only(pages) as connection:
             require_this_version(connection)
@@ -137,29 +137,29 @@ def _judge(
     statements = tuple(opening.statements)
     new = [one for one in statements if one.row.seq > base.last]
     checks.require_settings(rows, base.marks, then)
-    outcomes = checks.check_grown(connection, rows, statements, log, asked, base)
-    outcomes += checks.check_touched(rows, statements, opening, asked)
+    sure = checks.check_grown(connection, rows, statements, log, asked, base)
+    alone, together = checks.check_touched(rows, statements, opening, asked)
     facts = Facts(connection, base.last)
     facts.look_for(
         [one for one in rows.facts if one.seq > base.last], {one.row.seq: one.content for one in new}
     )
-    outcomes.append(check_words(connection, facts.indexed()))
+    alone += [check_words(connection, facts.indexed()), _check_vectors(store)]
     facts.tags.end(last)
     if tuple(map(then.of, facts.tags.then)) != base.marks.tags:
         return None
-    outcomes += [_check_peers(connection, facts.peers, rows, statements), store.structure]
-    outcomes += [check_strays(connection), check_sound(connection), _check_vectors(store)]
+    sure += [*together, _check_peers(connection, facts.peers, rows, statements), store.structure]
+    sure += [check_strays(connection), check_sound(connection)]
     root = b"" if log.verified is None else log.verified.checkpoint.root
     drawn = draw(connection, root, fresh, base.last)
-    outcome = merge(outcomes)
-    if outcome.findings or drawn is None:
+    if drawn is None or merge(sure).findings:
         return None
+    outcome = merge([*sure, *alone])
     counts = {
         **outcome.counts,
         "retired_values": now_said.retired_values(connection),
         "entries": log.entries.size,
     }
-    outcome = Outcome((), outcome.checked, outcome.not_checked, counts)
+    outcome = replace(outcome, counts=counts)
     shown = exhibits_of_log(log.files, asked.trust.policy, rows.erasures)
     return Narrow(
         now_said.told(outcome, base, new, facts.statuses, len(statements)),

@@ -48,7 +48,7 @@ _SEQUENCES: Final = """
     FROM events INDEXED BY sqlite_autoindex_events_2 GROUP BY tenant
 """
 _OF_TENANT: Final = """
-    SELECT c.seq, c.content FROM events e JOIN contents c ON c.seq = e.seq
+    SELECT c.seq, c.content FROM events e CROSS JOIN contents c ON c.seq = e.seq
     WHERE e.tenant = ? AND e.seq <= ? ORDER BY e.tenant_seq DESC LIMIT ?
 """
 
@@ -87,7 +87,7 @@ def always(connection: apsw.Connection, base: Base, last: int) -> set[int]:
 
 def read_touched(connection: apsw.Connection, seqs: set[int], base: Base, opening: Opening) -> StoreRows:
     """The rows of these statements, and those of the caches that speak of them."""
-    of_keys = f"""id IN (SELECT l.id FROM facts f JOIN ledger l ON l.tenant = f.tenant AND l.key_tag = f.key_tag
+    of_keys = f"""id IN (SELECT l.id FROM facts f CROSS JOIN ledger l ON l.tenant = f.tenant AND l.key_tag = f.key_tag
                   WHERE {is_in("f.seq", seqs)})"""
     chosen = {
         "events": is_in("e.seq", seqs),
@@ -103,10 +103,18 @@ def read_touched(connection: apsw.Connection, seqs: set[int], base: Base, openin
 
 def check_touched(
     rows: StoreRows, statements: Sequence[Statement], opening: Opening, asked: Asked
-) -> list[Outcome]:
-    """Every check that a statement, with all that it has to do with, can be asked for alone."""
+) -> tuple[list[Outcome], list[Outcome]]:
+    """Every check that a statement, with all that it has to do with, can be asked for alone: those that look at
+    nothing else, and those that may miss what is elsewhere, so that their findings have to be asked of everything.
+    """
     folded = fold(statements)
-    return [
+    alone = [
+        checks_facts.check_facts(rows, statements, folded),
+        checks_caches.check_caches(rows, statements),
+        check_conflicts(rows, statements),
+        check_holds(rows, statements, asked),
+    ]
+    together = [
         judge_opened(rows, opening),
         check_salts(opening),
         checks_store.check_order(rows, statements),
@@ -114,15 +122,12 @@ def check_touched(
         check_acts(statements, folded),
         check_grants(rows, statements),
         checks_facts.check_opened(statements, folded),
-        checks_facts.check_facts(rows, statements, folded),
-        checks_caches.check_caches(rows, statements),
-        check_conflicts(rows, statements),
         checks_ledger.check_ledger(rows, statements, folded, asked.now),
         checks_guard.check_returned(statements, folded),
-        check_holds(rows, statements, asked),
         check_given(rows, statements, asked),
         check_age(rows, asked),
     ]
+    return alone, together
 
 
 def check_grown(

@@ -176,7 +176,7 @@ def read_some(connection: apsw.Connection, chosen: Mapping[str, str], take: Take
         openings=reader.rows("openings", _OPENINGS, OpeningRow),
         backups=reader.rows("backups", _BACKUPS, BackupRow),
         grants=reader.rows("grants", _GRANTS, GrantRow, " ORDER BY seq"),
-        stray_contents=tuple(_strays(reader)),
+        stray_contents=tuple(_strays(reader)) if chosen["facts"] != "0" else (),
         meta=_meta(reader),
         flaws=tuple(flaws),
     )

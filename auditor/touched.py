@@ -20,20 +20,21 @@ SHARE: Final = 2
 MIN_TOUCHED: Final = 4096
 _PIECE: Final = 20_000
 _TIES: Final = (
-    """SELECT o.seq FROM facts f JOIN facts o ON o.tenant = f.tenant AND o.key_tag = f.key_tag
+    """SELECT o.seq FROM facts f CROSS JOIN facts o ON o.tenant = f.tenant AND o.key_tag = f.key_tag
        WHERE f.seq IN ({}) AND o.key_tag IS NOT NULL""",
-    "SELECT a.seq FROM events e JOIN acts a ON a.tenant = e.tenant AND a.target = e.seq WHERE e.seq IN ({})",
+    "SELECT a.seq FROM events e CROSS JOIN acts a ON a.tenant = e.tenant AND a.target = e.seq WHERE e.seq IN ({})",
     "SELECT target FROM acts WHERE seq IN ({})",
-    """SELECT l.source FROM facts f JOIN ledger l ON l.tenant = f.tenant AND l.key_tag = f.key_tag
-       WHERE f.seq IN ({}) AND l.source IS NOT NULL""",
-    """SELECT o.seq FROM events e JOIN ledger l ON l.tenant = e.tenant AND l.source = e.seq
-       JOIN facts o ON o.tenant = l.tenant AND o.key_tag = l.key_tag
+    "SELECT replaced_by FROM facts WHERE seq IN ({}) AND replaced_by IS NOT NULL",
+    """SELECT l.source FROM facts f CROSS JOIN ledger l ON l.tenant = f.tenant AND l.key_tag = f.key_tag
+       WHERE f.seq IN ({}) AND +l.source IS NOT NULL""",
+    """SELECT o.seq FROM events e CROSS JOIN ledger l ON l.tenant = e.tenant AND l.source = e.seq
+       CROSS JOIN facts o ON o.tenant = l.tenant AND o.key_tag = l.key_tag
        WHERE e.seq IN ({}) AND l.source IS NOT NULL AND o.key_tag IS NOT NULL""",
-    """SELECT c.seq FROM facts f JOIN conflicts c ON c.tenant = f.tenant AND c.key_tag = f.key_tag
+    """SELECT c.seq FROM facts f CROSS JOIN conflicts c ON c.tenant = f.tenant AND c.key_tag = f.key_tag
        WHERE f.seq IN ({})""",
-    """SELECT c.closed_by FROM facts f JOIN conflicts c ON c.tenant = f.tenant AND c.key_tag = f.key_tag
+    """SELECT c.closed_by FROM facts f CROSS JOIN conflicts c ON c.tenant = f.tenant AND c.key_tag = f.key_tag
        WHERE f.seq IN ({}) AND c.closed_by IS NOT NULL""",
-    """SELECT f.seq FROM conflicts c JOIN facts f ON f.tenant = c.tenant AND f.key_tag = c.key_tag
+    """SELECT f.seq FROM conflicts c CROSS JOIN facts f ON f.tenant = c.tenant AND f.key_tag = c.key_tag
        WHERE c.seq IN ({}) AND f.key_tag IS NOT NULL""",
 )
 _NEW: Final = (
