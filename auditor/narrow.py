@@ -114,6 +114,12 @@ def _read_store(connection: apsw.Connection, pages: Pages, tell: Tell) -> _Store
         facts=frozenset(row_numbers(connection, "facts")),
         last=last_of(connection, "events"),
     )
+    # Before anything counts up to the last number, which may be any.
+    if (
+        live.last != sum(1 for _ in row_numbers(connection, "events"))
+        or max(live.facts, default=0) > live.last
+    ):
+        raise MalformedError("expected statements that are numbered without a gap")
     structure, report = check_structure(pages, live, tell)
     if report is None or structure.findings:
         raise MalformedError("expected a sound file")

@@ -40,8 +40,8 @@ class Facts:
         """Facts that were there before, one for each name and each hash that new ones have, too."""
         self._connection = connection
         self._last = last
-        self._names: dict[str, set[tuple[Any, ...]]] = {name: set() for name in _NAMES}
-        self._said: dict[str, set[str]] = {name: set() for name in _NAMES}
+        self._names: dict[str, set[tuple[Any, ...]]] = {}
+        """What a name that is looked for is the name of, and where: until it was seen there."""
         self._hashes: set[Any] = set()
 
     def look_for(self, facts: Sequence[FactRow], contents: Mapping[int, Mapping[str, Any] | None]) -> None:
@@ -51,8 +51,7 @@ class Facts:
             for name in _NAMES:
                 said = content.get(name)
                 if isinstance(said, str):
-                    self._said[name].add(said)
-                    self._names[name].add((fact.tenant_id, content.get("agent"), said))
+                    self._names.setdefault(said, set()).add((name, fact.tenant_id, content.get("agent")))
             self._hashes |= {(fact.tenant_id, fact.agent_tag), fact.key_tag, fact.subject_tag, fact.text_tag}
         self._hashes.discard(None)
 
@@ -63,29 +62,33 @@ class Facts:
 
     def indexed(self) -> Iterator[Indexed]:
         """The facts that the word index has the words of."""
+        names, hashes, take = self._names, self._hashes, self.tags.take
         for seq, tenant, agent, key, subject, text, state, data in self._connection.execute(_FACTS):
             if type(data) is not bytes or type(state) is not bytes:
                 raise MalformedError("expected facts whose contents are there")
             content, status = cbor2.loads(data), state.decode()
-            self.tags.take(seq, (tenant, agent, key, subject, text))
+            take(seq, (tenant, agent, key, subject, text))
             self.statuses[status] += 1
             if seq <= self._last:
-                self._compare(seq, tenant, content, ((tenant, agent), key, subject, text))
+                tags = ((tenant, agent), key, subject, text)
+                if not hashes.isdisjoint(tags):
+                    hashes.difference_update(tags)
+                    self.peers.add(seq)
+                get = content.get
+                said = (get("agent"), get("key"), get("subject"), get("text"))
+                if not names.keys().isdisjoint(said):
+                    self._note_names(seq, tenant, said)
             if status not in _WITHHELD:
                 yield Indexed(seq, agent, content)
 
-    def _compare(self, seq: int, tenant: int, content: Mapping[str, Any], hashes: tuple[Any, ...]) -> None:
-        for one in hashes:
-            if one in self._hashes:
-                self._hashes.discard(one)
+    def _note_names(self, seq: int, tenant: int, told: Sequence[Any]) -> None:
+        for name, said in zip(_NAMES, told, strict=True):
+            wanted, found = self._names.get(said, set()), (name, tenant, told[0])
+            if found in wanted:
+                wanted.discard(found)
                 self.peers.add(seq)
-        for name in _NAMES:
-            said = content.get(name)
-            if said in self._said[name]:
-                named = (tenant, content.get("agent"), said)
-                if named in self._names[name]:
-                    self._names[name].discard(named)
-                    self.peers.add(seq)
+            if said in self._names and not wanted:
+                del self._names[said]
 
 
 def fresh_salts(connection: apsw.Connection, last: int) -> frozenset[bytes] | None:
