@@ -277,7 +277,8 @@ def _audit_store(
             maps = page_maps(pages, report, merge([*outcomes, *anew]).findings)
             exhibits = replace(exhibits, maps=maps)
         marks = None
-        if mark is not None and report is not None and found.until > asked.now:
+        wrong = merge([*outcomes, *anew]).findings
+        if mark is not None and report is not None and found.until > asked.now and not wrong:
             marks = marks_of(pages, report, found.meta, found.tips)
     places.tell("signatures")
     outcomes.append(found.signatures())

@@ -98,6 +98,8 @@ def marks_of(
     try:
         with read_only(pages) as connection:
             last = last_of(connection, "events")
+            if last != sum(1 for _ in row_numbers(connection, "events")):
+                return None
             _, keyed = keys_of(connection, last)
             facts = Facts(connection, last)
             facts.pass_by()

@@ -20,7 +20,7 @@ from auditor import audit as audits
 from memory.wiring import open_home
 from tlog.trust import parse_trust
 
-TAMPERS = EVERY if os.environ.get("MUNIMENT_EVERY_TAMPER") else EVERY[::16]
+TAMPERS = EVERY if os.environ.get("MUNIMENT_EVERY_TAMPER") else EVERY[5::48]
 OF_STATE = {"LOG_FORK", "LOG_ROLLED_BACK", "POLICY_CHANGED"}
 
 
@@ -90,3 +90,62 @@ def test_each_change_is_found_as_without_an_earlier_audit(
         write(later, more)
     options = tamper.make(later, tmp_path_factory.mktemp("beside")) or {}
     compare(later, tmp_path / "state", options)
+
+
+def test_after_new_statements_only_those_are_judged(later: Copy, tmp_path: Path, whole: list[int]) -> None:
+    write(later, 50)
+    again = later.audit(state=tmp_path / "state")
+    assert not whole
+    fresh = later.audit()
+    assert again.outcome.findings == fresh.outcome.findings == ()
+    assert again.outcome.counts == fresh.outcome.counts
+    for name in ("kinds", "statuses", "sample", "cards", "maps"):
+        assert getattr(again.exhibits, name) == getattr(fresh.exhibits, name)
+    write(later, 3)
+    whole.clear()
+    assert later.codes(state=tmp_path / "state") == set()
+    assert not whole
+
+
+@pytest.mark.parametrize("more", [0, 9])
+def test_a_fact_that_was_changed_is_found_among_those_alone(
+    later: Copy, tmp_path: Path, whole: list[int], more: int
+) -> None:
+    if more:
+        write(later, more)
+    later.sql("UPDATE facts SET status = 'active' WHERE seq = 1")
+    again = found(later, state=tmp_path / "state")
+    assert not whole
+    assert again == found(later)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE events SET seq = 1 << 61 WHERE seq = (SELECT max(seq) FROM events)",
+        "UPDATE facts SET seq = 1 << 61 WHERE seq = (SELECT max(seq) FROM facts)",
+        "UPDATE ledger SET source = source + 1 WHERE id = (SELECT max(id) FROM ledger)",
+        "UPDATE contents SET salt = zeroblob(32) WHERE seq = 2",
+        "DELETE FROM conflicts",
+        "UPDATE facts SET key_tag = randomblob(32) WHERE seq = 1",
+    ],
+)
+def test_what_else_was_changed_is_found_by_a_look_at_everything(
+    later: Copy, tmp_path: Path, whole: list[int], sql: str
+) -> None:
+    later.sql_unchecked(sql)
+    again = found(later, state=tmp_path / "state")
+    assert whole and again
+    assert again == found(later)
+
+
+def test_after_an_erasure_what_was_kept_is_noise(later: Copy, tmp_path: Path, whole: list[int]) -> None:
+    with open_home(later.home) as home:
+        memory = home.memory(by.ONE)
+        memory.forget(key="late", confirm=memory.forget_preview(key="late")["confirm"])
+        home.publish()
+    assert later.codes(state=tmp_path / "state") == set()
+    assert whole == [1]
+    write(later, 3)
+    assert later.codes(state=tmp_path / "state") == set()
+    assert whole == [1]
