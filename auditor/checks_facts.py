@@ -90,7 +90,7 @@ def check_facts(rows: StoreRows, statements: Sequence[Statement], folded: Fold) 
             what = "A write whose content is there has no row among the facts: it is not served."
             if statement.row.commitment not in folded.erased_by:
                 findings.append(Finding("FACT_ALTERED", f"store.db facts seq {seq}", what))
-    findings += _check_tags(facts.values(), writes)
+    findings += check_tags(facts.values(), writes)
     by_seq = {statement.row.seq: statement for statement in statements}
     findings += _check_lost_ends(rows.facts, statements, by_seq)
     checked = Note("facts", "facts compared with an own fold of the statements", len(facts))
@@ -197,7 +197,7 @@ def _status_finding(fact: FactRow, expected: Folded) -> Finding:
     return Finding("FACT_ALTERED", fact.place, what, evidence)
 
 
-def _check_tags(facts: Iterable[FactRow], writes: Mapping[int, Statement]) -> Iterator[Finding]:
+def check_tags(facts: Iterable[FactRow], writes: Mapping[int, Statement]) -> Iterator[Finding]:
     """Equal names have equal tags within their scope; what can't be two spellings of one name has two."""
     filed = [_Filed(name, {}, {}) for name in ("agent", "key", "subject", "text")]
     agent_of: dict[tuple[int, bytes], object] = {}

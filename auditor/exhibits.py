@@ -294,10 +294,11 @@ def draw_sample(
     Those whose SHA-256 of root and commitment is lowest. Whoever signed the statements did not know the root.
     """
     drawn = nsmallest(SAMPLE, statements, key=lambda one: hashlib.sha256(root + one.row.commitment).digest())
-    return tuple(_sampled(one, erased) for one in sorted(drawn, key=lambda one: one.row.seq))
+    return tuple(sampled(one, erased) for one in sorted(drawn, key=lambda one: one.row.seq))
 
 
-def _sampled(statement: Statement, erased: frozenset[bytes]) -> Sampled:
+def sampled(statement: Statement, erased: frozenset[bytes]) -> Sampled:
+    """What is shown of a statement that was drawn."""
     row = statement.row
     content = "opened" if statement.content is not None else "missing"
     if row.commitment in erased:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeVar
 
@@ -150,6 +150,36 @@ def read_rows(connection: apsw.Connection, tenant: str | None, take: Take = _as_
     )
     reader.end()
     return rows
+
+
+def read_some(connection: apsw.Connection, chosen: Mapping[str, str], take: Take) -> StoreRows:
+    """The same, of some tables only those rows that a condition chooses."""
+    flaws: list[StoreFlaw] = []
+    reader = _Reader(connection, flaws)
+    reader.limit()
+    tenants = reader.rows("tenants", _TENANTS, TenantRow)
+    of_events = f" WHERE {chosen['events']} ORDER BY e.seq"
+    return StoreRows(
+        tenants=tenants,
+        events=tuple(take(reader.each("events", _EVENTS, EventRow, of_events), tenants)),
+        facts=reader.rows("facts", _FACTS, FactRow, f" WHERE {chosen['facts']} ORDER BY seq"),
+        acts=reader.rows("acts", _ACTS, ActRow, f" WHERE {chosen['acts']}"),
+        conflicts=reader.rows(
+            "conflicts", _CONFLICTS, ConflictRow, f" WHERE {chosen['conflicts']} ORDER BY seq"
+        ),
+        ledger=reader.rows("ledger", _LEDGER, LedgerRow, f" WHERE {chosen['ledger']} ORDER BY id"),
+        requests=reader.rows(
+            "idempotency", _REQUESTS, RequestRow, f" WHERE {chosen['idempotency']} ORDER BY id"
+        ),
+        tokens=reader.rows("tokens", _TOKENS, TokenRow),
+        erasures=reader.rows("erasures", _ERASURES, ErasureRow, " ORDER BY number"),
+        openings=reader.rows("openings", _OPENINGS, OpeningRow),
+        backups=reader.rows("backups", _BACKUPS, BackupRow),
+        grants=reader.rows("grants", _GRANTS, GrantRow, " ORDER BY seq"),
+        stray_contents=tuple(_strays(reader)) if chosen["facts"] != "0" else (),
+        meta=_meta(reader),
+        flaws=tuple(flaws),
+    )
 
 
 def read_few(connection: apsw.Connection) -> StoreRows:

@@ -98,18 +98,31 @@ class Indexed:
 
 def check_words(connection: apsw.Connection, facts: Iterable[Indexed]) -> Outcome:
     """The word index holds the words of these facts and no others."""
-    known = tuple(facts)
-    expected = _make_index(known)
+    count = _Count()
+    expected = _make_index(count.of(facts))
     try:
         for statement in _VOCABULARY:
             connection.execute(statement)
-        return _compare(connection, expected, len(known))
+        return _compare(connection, expected, count.so_far)
     except (apsw.Error, Error, UnicodeDecodeError):
         return Outcome(
             (Finding("FACT_ALTERED", "store.db search", "The word index is damaged: it can't be read."),)
         )
     finally:
         expected.close()
+
+
+class _Count:
+    """Counts what passes by: facts are gone through once, and need not be in memory together."""
+
+    def __init__(self) -> None:
+        self.so_far = 0
+
+    def of(self, facts: Iterable[Indexed]) -> Iterator[Indexed]:
+        """The same facts."""
+        for fact in facts:
+            self.so_far += 1
+            yield fact
 
 
 def columns_of(fact: Indexed) -> tuple[str, ...]:
