@@ -18,6 +18,7 @@ from typing import Final
 
 from auditor.evidence import Entries
 from auditor.progress import Tell
+from tlog.bulk_signatures import verify_signature
 from tlog.cose import CoseKey, decode_key
 from tlog.errors import Error
 from tlog.replay import end_with_parent
@@ -185,7 +186,7 @@ def _number(entry: bytes, keys: Mapping[bytes, CoseKey], numbers: Mapping[bytes,
         _, kid = signer_of(entry)
         if kid not in keys:
             return 0
-        require_signed(entry, keys[kid])
+        require_signed(entry, keys[kid], verify_signature)
     except Error:
         return 0
     return numbers[kid]
