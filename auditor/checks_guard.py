@@ -71,7 +71,8 @@ def check_returned(statements: Sequence[Statement], folded: Fold | None = None) 
             _settle(statement, retired, by_commitment)
         if link.kind == "write":
             standing.take(((statement.row.commitment, at_writing(link)),))
-        standing.take((target, after) for target, _, after in changed)
+        if changed:
+            standing.take([(target, after) for target, _, after in changed])
     checked = Note(
         "returned values", "writes with a value compared with those that their key had retired", count
     )
@@ -246,11 +247,11 @@ def _held_by(statement: Statement | None) -> Iterator[tuple[Slot, str]]:
 
 
 def _slot(statement: Statement) -> Slot | None:
-    content = statement.content or {}
-    key = _text(content, "key")
-    return None if key is None else (statement.row.tenant_id, _text(content, "agent"), key)
+    content = statement.content
+    key = None if content is None else content.get("key")
+    return (statement.row.tenant_id, _text(content, "agent"), key) if isinstance(key, str) else None
 
 
 def _text(content: Mapping[str, Any] | None, name: str) -> str | None:
-    value = (content or {}).get(name)
+    value = None if content is None else content.get(name)
     return value if isinstance(value, str) else None

@@ -175,6 +175,17 @@ def require_signed(entry: bytes, key: CoseKey, verify: Verify = verify_signature
     verify(key, algorithm, header.signed_prefix + payload_hash, signature)
 
 
+def signed_by(entry: bytes, keys: Mapping[bytes, CoseKey], verify: Verify = verify_signature) -> bytes:
+    """The kid under which, of these keys by their kids, one has signed `entry`; raises as `require_signed` does."""
+    header, payload_hash, signature = _read(entry)
+    key = keys.get(header.kid)
+    if key is None:
+        raise VerificationError("statement: signed by a key that was not given", code="key_unknown")
+    algorithm = require_algorithm(key, header.algorithm)
+    verify(key, algorithm, header.signed_prefix + payload_hash, signature)
+    return header.kid
+
+
 def require_kid(kid: bytes, key: CoseKey) -> None:
     """Returns when `kid` names `key`."""
     if kid != key.key_id:
