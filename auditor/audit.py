@@ -50,6 +50,7 @@ from auditor.settings import check_settings
 from auditor.snapshot import STORE, copy_store, read_only
 from auditor.sqlite_file import Pages
 from auditor.stale_tiles import check_stale_tiles
+from auditor.statements import by_seq
 from auditor.store_rows import (
     check_soundness,
     missing_tables,
@@ -364,11 +365,13 @@ def _cosigned_at(verified: VerifiedCheckpoint | None) -> int | None:
 
 
 def _check_words(connection: apsw.Connection, rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
-    contents = {statement.row.seq: statement.content for statement in statements}
+    known = by_seq(statements)
     facts = [
         Indexed(fact.seq, fact.agent_tag, content)
         for fact in rows.facts
-        if fact.status not in _WITHHELD and (content := contents.get(fact.seq)) is not None
+        if fact.status not in _WITHHELD
+        and fact.seq in known
+        and (content := known[fact.seq].content) is not None
     ]
     return check_words(connection, facts)
 

@@ -15,6 +15,7 @@ from auditor.evidence import Statement
 from auditor.findings import Finding, Note, Outcome
 from auditor.fold import Changes, Fold, at_writing, fold
 from auditor.standing import Slot, Standing
+from auditor.statements import by_commitment as statements_by_commitment
 
 _LANDED: Final = frozenset({"stored", "superseded", "conflict"})
 _CURRENT: Final = frozenset({"active", "conflict"})
@@ -40,7 +41,7 @@ Retired = dict[str, int | None]
 
 def check_returned(statements: Sequence[Statement], folded: Fold | None = None) -> Outcome:
     """No write brought back a value that its key had retired, unless it was reaffirmed or nobody guarded it."""
-    by_commitment = {statement.row.commitment: statement for statement in statements}
+    by_commitment = statements_by_commitment(statements)
     changes = (fold(statements) if folded is None else folded).changes
     retired: dict[Slot, Retired] = {}
     near: Mapping[bytes, set[bytes]] | None = None
@@ -216,8 +217,10 @@ def _is_for_good(statement: Statement | None) -> bool:
 
 def count_unguarded(statements: Sequence[Statement]) -> Outcome:
     """How many writes say of themselves that the guard was off when they were made."""
-    writes = [statement for statement in statements if statement.link is not None and statement.content]
-    count = sum("unguarded" in ((statement.content or {}).get("flags") or ()) for statement in writes)
+    count = 0
+    for _, link, content in statements:
+        flags = (content.get("flags") if link is not None and content else None) or ()
+        count += "unguarded" in flags
     notes = () if not count else (Note("guard", "writes that were taken with the guard switched off", count),)
     return Outcome(not_checked=notes, counts={"unguarded_writes": count})
 

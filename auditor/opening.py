@@ -296,9 +296,12 @@ def _same(names: tuple[str, ...]) -> tuple[str, ...]:
 def _check_names(tenants: Mapping[int, TenantRow], statements: Sequence[Statement]) -> Iterator[Finding]:
     """A tenant has the name that the contents of its statements say."""
     wrong = set()
-    for statement in statements:
-        tenant, content = tenants.get(statement.row.tenant_id), statement.content or {}
-        if tenant is not None and content.get("tenant", tenant.name) != tenant.name:
+    for row, _, content in statements:
+        said = None if content is None else content.get("tenant")
+        if content is None or (said is None and "tenant" not in content):
+            continue
+        tenant = tenants.get(row.tenant_id)
+        if tenant is not None and said != tenant.name:
             wrong.add(tenant.id)
     for number in sorted(wrong):
         what = "The tenant has another name than its statements say."
@@ -308,12 +311,12 @@ def _check_names(tenants: Mapping[int, TenantRow], statements: Sequence[Statemen
 def _check_nameless(rows: StoreRows, statements: Sequence[Statement]) -> Iterator[Finding]:
     """A tenant of which an erasure has left nothing has no name either."""
     kept = {row.tenant_id for table in (rows.facts, rows.ledger, rows.requests) for row in table}
-    for statement in statements:
-        unread = statement.content is None and statement.row.content is not None
+    for row, link, content in statements:
+        unread = content is None and row.content is not None
         # What expires later leaves without an erasure that could take the name along.
-        passing = statement.link is not None and statement.link.details.get("guard") == "expire"
-        if unread or passing or "tenant" in (statement.content or {}):
-            kept.add(statement.row.tenant_id)
+        passing = link is not None and link.details.get("guard") == "expire"
+        if unread or passing or (content is not None and "tenant" in content):
+            kept.add(row.tenant_id)
     for tenant in rows.tenants:
         if tenant.name not in ("", _UNNAMED) and tenant.id not in kept:
             what = "The name of a tenant is there, of which nothing is left that could say it."

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from auditor.evidence import Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
+from auditor.statements import of_kind
 from tlog import cbor
 from tlog.errors import MalformedError
 
@@ -62,7 +63,8 @@ def check_states(rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
     findings: list[Finding] = []
     recount = _Recount()
     last: Statement | None = None
-    for statement in statements:
+    # Without a state statement nothing asks for the counts.
+    for statement in statements if of_kind(statements, KIND) else ():
         if statement.link is not None and statement.link.kind == KIND:
             findings += _compare(statement, statement.link.details, recount)
             last = statement
