@@ -24,11 +24,6 @@ class Statements(tuple[Statement, ...]):
         return {statement.row.commitment: statement for statement in self}
 
     @cached_property
-    def by_seq(self) -> Mapping[int, Statement]:
-        """Each by its number; the last, if several have one."""
-        return {statement.row.seq: statement for statement in self}
-
-    @cached_property
     def unusual(self) -> Sequence[Statement]:
         """Those that are no write, or do more than to retire others."""
         return tuple(_unusual(self))
@@ -41,7 +36,8 @@ def by_commitment(statements: Sequence[Statement]) -> Mapping[bytes, Statement]:
 
 def by_seq(statements: Sequence[Statement]) -> Mapping[int, Statement]:
     """Each statement by its number; the last, if several have one."""
-    return _found(statements).by_seq
+    # Asked for twice, and not kept in between: what is in memory at its fullest counts, too.
+    return {statement.row.seq: statement for statement in statements}
 
 
 def unusual(statements: Sequence[Statement]) -> Sequence[Statement]:
