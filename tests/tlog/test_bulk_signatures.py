@@ -197,6 +197,12 @@ def by_equation(one: Signed, cofactor: int = 1, bound: int = L) -> bool:
     return left is not None and is_small and flat(times(cofactor, left)) == flat(ZERO)
 
 
+def is_spelled(one: Signed) -> bool:
+    """Whether R is a point in its own spelling."""
+    r = decode(one.signature[:32])
+    return r is not None and encode(r) == one.signature[:32]
+
+
 def in_bulk(one: Signed) -> bool:
     """The same by the module, under keys that it never gets: they are refused before they become a CoseKey."""
     quicker = bulk_signatures._quicker()
@@ -217,17 +223,15 @@ def test_libsodium_accepts_nothing_that_cryptography_refuses(table: list[Signed]
 def test_what_cryptography_refuses_is_what_the_plain_equation_refuses(table: list[Signed]) -> None:
     """But for an R in a spelling of its own, which is compared by its bytes."""
     for one in table:
-        r = decode(one.signature[:32])
-        spelled = r is not None and encode(r) == one.signature[:32]
-        assert by_cryptography(one) == (spelled and by_equation(one)), one.name
+        assert by_cryptography(one) == (is_spelled(one) and by_equation(one)), one.name
 
 
 @pytest.mark.parametrize(
     "loosened",
     [
         lambda one: by_equation(one, 8),
-        lambda one: by_equation(one, 1, 1 << 256),
-        lambda one: by_equation(one, 1, 1 << 253),
+        lambda one: is_spelled(one) and by_equation(one, 1, 1 << 256),
+        lambda one: is_spelled(one) and by_equation(one, 1, 1 << 253),
         lambda one: by_equation(one),
         lambda one: True,
         lambda one: False,
