@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from auditor.evidence import Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
+from auditor.statements import by_seq
 from auditor.store_rows import check_soundness, unknown_tables
 from auditor.words import Indexed, check_words
 
@@ -21,11 +22,13 @@ def check_word_index(
     connection: apsw.Connection, rows: StoreRows, statements: Sequence[Statement]
 ) -> Outcome:
     """The word index has the words of each fact that may be found."""
-    contents = {statement.row.seq: statement.content for statement in statements}
+    known = by_seq(statements)
     facts = [
         Indexed(fact.seq, fact.agent_tag, content)
         for fact in rows.facts
-        if fact.status not in WITHHELD and (content := contents.get(fact.seq)) is not None
+        if fact.status not in WITHHELD
+        and fact.seq in known
+        and (content := known[fact.seq].content) is not None
     ]
     return check_words(connection, facts)
 

@@ -21,6 +21,7 @@ from auditor.findings import Finding, Note, Outcome, merge
 from auditor.opening import check_salts, judge_opened, opened
 from auditor.registrations import check_registrations
 from auditor.statement_form import check_forms
+from auditor.statements import Statements
 from auditor.store_rows import read_rows, row_numbers
 from tlog.bundles import Bundle
 
@@ -64,7 +65,7 @@ def _check_links(rows: StoreRows, log: AuditedLog, asked: Asked) -> tuple[Outcom
     """Every link opened, signed, in its place, in order, and none missing."""
     registered, entries = check_registrations(log.entries, rows, log.files, asked)
     opening, rows = opened(rows, log.entries)
-    statements = tuple(opening.statements)
+    statements = Statements(opening.statements)
     # The cache of acts is there for one tenant alone; here it is made from the links, so that only they count.
     derived = replace(rows, acts=tuple(_acts(statements)))
     outcomes = [

@@ -10,10 +10,9 @@ import os
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import apsw
 
@@ -87,8 +86,7 @@ _UNSPACED: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Indexed:
+class Indexed(NamedTuple):
     """A fact that the word index has the words of."""
 
     seq: int
