@@ -74,6 +74,12 @@ def prepare(config: Config) -> None:
         )
 
 
+def prepare_private(config: Config) -> None:
+    """Returns once the database has the tables of what the log keeps to itself, also if it has lost them since."""
+    if config.database is not None:
+        _private(config.database, origin_of(config, log_number(config))).prepare()
+
+
 def require_own_log(config: Config, what: str) -> None:
     """Returns if the log is that of one machine; MalformedError saying what there is not yet for a shared one."""
     if config.log_storage is not None:

@@ -69,6 +69,10 @@ class Snapshot:
     def enter(self, tenant_id: int) -> None:
         """Has the view be of this tenant: for whoever knows it already, and looks for none by its name."""
 
+    def columns(self, table: str) -> tuple[str, ...]:
+        """The columns of a table, by the schema."""
+        return tuple(row[1] for row in self.rows(f"PRAGMA table_info({table})"))
+
     def open_name(self, number: bytes, name: str) -> str:
         """The name of a tenant as the row of it has that."""
         return name
@@ -152,6 +156,10 @@ class Snapshot:
             if row is not None:
                 found[seq] = row[0]
         return found
+
+    def commitment_of_any(self, seq: int) -> bytes | None:
+        """The commitment of a statement of whatever tenant."""
+        return self.commitments((seq,)).get(seq)
 
     def unlogged(self, limit: int) -> tuple[OutboxRow, ...]:
         """Statements that are not in the log yet, in order."""

@@ -282,6 +282,18 @@ class Txn:
                     seq=seq,
                 )
 
+    def as_kept(self, column: str, value: Any) -> Any:
+        """A value of a row of a file, as this engine has that column."""
+        return value
+
+    def put_tenant(self, row: Sequence[Any], name_tag: bytes, key: bytes | None) -> None:
+        """A tenant as it was: row id, random number, name, last number; with its keys, where the store has those."""
+        sql = "INSERT INTO tenants (id, number, name, last_seq, name_tag) VALUES (?, ?, ?, ?, ?)"
+        self.connection.execute(sql, (*row, name_tag))
+
+    def go_on(self) -> None:
+        """Has new rows numbered after those that are there."""
+
     # Facts and their words
 
     def add_fact(self, made: EventRow, fact: NewFact) -> None:
