@@ -109,7 +109,7 @@ class ObstoreBucket:
 
     def get(self, name: str) -> Object | None:
         """The object, None if there is none."""
-        with _reaching():
+        with reaching():
             try:
                 answer = self._store.get(name)
                 return Object(bytes(answer.bytes()), answer.meta["e_tag"] or "")
@@ -118,14 +118,14 @@ class ObstoreBucket:
 
     def put(self, name: str, data: bytes) -> None:
         """Returns once the object is this, whatever it was."""
-        with _reaching():
+        with reaching():
             self._store.put(name, data, mode="overwrite", use_multipart=False)
 
     def put_new(self, name: str, data: bytes) -> bool:
         """True once the object is this, False if there was one."""
         from obstore.exceptions import AlreadyExistsError
 
-        with _reaching():
+        with reaching():
             try:
                 self._store.put(name, data, mode="create", use_multipart=False)
             except AlreadyExistsError:
@@ -136,7 +136,7 @@ class ObstoreBucket:
         """True once the object is this, False if the one with that tag stands there no more."""
         from obstore.exceptions import PreconditionError
 
-        with _reaching():
+        with reaching():
             try:
                 self._store.put(name, data, mode={"e_tag": etag}, use_multipart=False)
             except (PreconditionError, FileNotFoundError):
@@ -147,18 +147,18 @@ class ObstoreBucket:
         """Returns once none of the objects is there."""
         together = list(names)
         if together:
-            with _reaching():
+            with reaching():
                 self._store.delete(together)
 
     def names(self, folder: str) -> tuple[str, ...]:
         """The names of all objects below the folder; of all there are, if it is empty."""
-        with _reaching():
+        with reaching():
             return tuple(one["path"] for some in self._store.list(folder or None) for one in some)
 
     def keeps_versions(self) -> bool:
         """Whether the store gives what is written a version: a bucket with versioning does, and no other."""
         name = f"{PROBES}/{secrets.token_hex(16)}"
-        with _reaching():
+        with reaching():
             try:
                 put = self._store.put(name, b"1", mode="create", use_multipart=False)
             finally:
@@ -191,7 +191,7 @@ def require_conditional(bucket: Bucket) -> None:
 
 
 @contextmanager
-def _reaching() -> Iterator[None]:
+def reaching() -> Iterator[None]:
     """Turns what the client raises into errors that name neither host nor account."""
     from obstore import exceptions
 

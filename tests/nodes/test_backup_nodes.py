@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
-from test_homes import dsn, homes, roles  # noqa: F401  # fixtures
 
 from auditor.audit import Places, audit
 from auditor.evidence import Asked
@@ -28,7 +28,7 @@ def write_some(home: wiring.Home) -> None:
     home.publish()
 
 
-def erase(home: wiring.Home, subject: str) -> dict[str, object]:
+def erase(home: wiring.Home, subject: str) -> Any:
     memory = home.memory(ME)
     return memory.forget(subject=subject, confirm=memory.forget_preview(subject=subject)["confirm"])
 
@@ -40,19 +40,17 @@ def findings(home: wiring.Home, folder: Path | None = None) -> list[tuple[str, s
 
 
 def test_a_backup_of_one_node_loses_what_another_erases(
-    homes: list[wiring.Home],  # noqa: F811
+    homes: list[wiring.Home],
     tmp_path: Path,
 ) -> None:
     first, second = homes
     write_some(first)
     file = Path(backup.backup(first, tmp_path, KEEP)["file"])
-    assert "backups_remain" not in {why["code"] for why in erase(second, "Anna")["why"]}  # type: ignore[attr-defined]
+    assert "backups_remain" not in {why["code"] for why in erase(second, "Anna")["why"]}
     second.publish()
     third = tmp_path / "third"
     shutil.copytree(first.path, third)
-    for home in homes:
-        home.close()
-        log_places.private_storage(home.path, home.config).close()
+    stop_all(homes)
     with psycopg.connect(first.config.database or "") as connection:
         connection.execute("DROP SCHEMA muniment CASCADE")
         connection.execute("DROP SCHEMA muniment_log CASCADE")
@@ -72,34 +70,42 @@ def test_a_backup_of_one_node_loses_what_another_erases(
 
 
 def test_a_database_that_was_put_back_follows_the_bucket(
-    homes: list[wiring.Home],  # noqa: F811
-    roles: object,  # noqa: F811
+    homes: list[wiring.Home],
+    database_server: Any,
     tmp_path: Path,
 ) -> None:
     first, second = homes
     write_some(first)
     backup.backup(first, tmp_path, KEEP)
     database = str(psycopg.conninfo.conninfo_to_dict(first.config.database or "")["dbname"])
-    with roles.connect() as connection:  # type: ignore[attr-defined]
-        for home in homes:
-            home.close()
-            log_places.private_storage(home.path, home.config).close()
+    with database_server.connect() as connection:
+        stop_all(homes)
         _end_all(connection, database)
         connection.execute(f"CREATE DATABASE {database}_saved TEMPLATE {database} OWNER muniment")
-        erase(second, "Anna")
-        second.publish()
-        for home in homes:
-            home.close()
-            log_places.private_storage(home.path, home.config).close()
+        with wiring.open_existing_home(second.path) as node:
+            erase(node, "Anna")
+            node.publish()
+        stop_all(homes)
         connection.execute(f"DROP DATABASE {database} WITH (FORCE)")
         connection.execute(f"ALTER DATABASE {database}_saved RENAME TO {database}")
-    with pytest.raises(VerificationError) as caught:
-        first.memory(ME).get("anna/city")
-    assert caught.value.code == "rolled_back"
-    assert Operator(second).restore_log(None)["missing"] == 0
-    assert first.memory(ME).get("anna/city")["active"] == []
-    first.publish()
-    assert findings(first) == []
+    with wiring.open_existing_home(first.path) as node:
+        with pytest.raises(VerificationError) as caught:
+            node.memory(ME).get("anna/city")
+        assert caught.value.code == "rolled_back"
+    with wiring.open_existing_home(second.path) as node:
+        assert Operator(node).restore_log(None)["missing"] == 0
+    with wiring.open_existing_home(first.path) as node:
+        assert node.memory(ME).get("anna/city")["active"] == []
+        node.publish()
+        assert findings(node) == []
+
+
+def stop_all(homes: list[wiring.Home]) -> None:
+    """No connection is kept from before: whoever opens one of the folders next is as another process."""
+    for home in homes:
+        home.close()
+    log_places._shared.cache_clear()
+    log_places._private.cache_clear()
 
 
 def _end_all(connection: psycopg.Connection[tuple[object, ...]], database: str) -> None:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from home_nodes import make_homes
-from storm import ROLES
 
 from auditor.audit import Places, audit
 from auditor.evidence import Asked
@@ -22,32 +18,6 @@ from memory.principal import owner_from_environment
 from tlog.bucket import ObstoreBucket, open_bucket
 from tlog.errors import Error, MalformedError, RefusedError, UnavailableError, VerificationError
 from tlog.fsck import fsck
-
-
-@pytest.fixture(scope="session")
-def roles(database_server: Any) -> Any:
-    with database_server.connect() as connection:
-        for statement in ROLES[:-1]:
-            connection.execute(statement)
-    return database_server
-
-
-@pytest.fixture
-def dsn(roles: Any) -> str:
-    """An empty database that the role of the nodes owns."""
-    made: str = roles.new_database()
-    name = next(part.partition("=")[2] for part in made.split() if part.startswith("dbname="))
-    with roles.connect() as connection:
-        connection.execute(f"ALTER DATABASE {name} OWNER TO muniment")
-    return made.replace("user=postgres", "user=muniment")
-
-
-@pytest.fixture
-def homes(tmp_path: Path, dsn: str, place: Any) -> Iterator[list[wiring.Home]]:
-    """Two nodes."""
-    with ExitStack() as stack:
-        folders = make_homes(tmp_path / "homes", 2, dsn, place()["bucket"])
-        yield [stack.enter_context(wiring.open_existing_home(folder)) for folder in folders]
 
 
 def refused(work: Any) -> str:
