@@ -339,6 +339,8 @@ def _audit_rows(
             log.entries, places.tell, log.before.rows if whole else None, ("link",) if held else ()
         )
         rows = read_rows(connection, tenant, opening.take)
+        if bundle is not None and bundle.bundle.many_writers:
+            rows = replace(rows, many_writers=True)
         outcome, statements, signatures = check_rows(
             rows, log.files, log.entries, _cosigned_at(log.verified), asked, opening
         )

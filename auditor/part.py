@@ -33,7 +33,8 @@ def audit_part(
     connection: apsw.Connection, log: AuditedLog, asked: Asked, bundle: Bundle, cosigned_at: int | None
 ) -> tuple[list[Outcome], Live, Exhibits]:
     """What a bundle with the contents of one tenant, or none, shows; the rows it has, and what it has to show."""
-    everybody = read_rows(connection, None)
+    many = bundle.many_writers
+    everybody = replace(read_rows(connection, None), many_writers=many)
     links, statements = _check_links(everybody, log, asked)
     outcomes = [links]
     rows, own = everybody, statements
@@ -44,7 +45,7 @@ def audit_part(
         what = "The tenant that the bundle is of is not in its store."
         outcomes.append(Outcome((Finding("FACT_ALTERED", "store.db tenants", what),)))
     elif named:
-        rows = read_rows(connection, named[0].name)
+        rows = replace(read_rows(connection, named[0].name), many_writers=many)
         found, own = check_store(rows, log.files, log.entries, cosigned_at, asked)
         known = list(links.findings)
         outcomes.append(replace(found, findings=tuple(one for one in found.findings if one not in known)))
