@@ -216,7 +216,9 @@ def test_a_correction_that_is_killed_and_torn_leaves_the_old_or_the_new(tmp_path
     answered = [json.loads(writer.stdout.readline()) for _ in range(15)]
     assert all(one["ok"] for one in answered), answered
     writer.kill()
-    left = writer.communicate()[0].splitlines()
+    # From where the lines above were read: that has read ahead.
+    left = writer.stdout.read().splitlines()
+    writer.communicate()
     count = len(answered) + sum(line.endswith("}") for line in left)
     # And what the disk had of the last write is cut, as when a machine loses its power with a disk that lies.
     log = home / "store.db-wal"

@@ -166,7 +166,7 @@ def found(home: wiring.Home, marks: set[str]) -> set[str]:
 # Others who use the same home
 
 
-def _neighbour(path: str, seed: int, stop: Any) -> None:
+def _neighbour(path: str, seed: int, begun: Any, stop: Any) -> None:
     """Another process: writes of all sizes, corrections, reads; never of the same scope."""
     chance = random.Random(seed)
     with wiring.open_home(path) as home:
@@ -178,15 +178,17 @@ def _neighbour(path: str, seed: int, stop: Any) -> None:
             )
             write(home, text, NEIGHBOUR, key=f"n/{chance.randrange(9)}", value=str(turn))
             home.memory(NEIGHBOUR).recall("neighbour elm", limit=3)
+            begun.set()
 
 
 @contextmanager
 def neighbour(home: wiring.Home, seed: int) -> Iterator[None]:
     context = multiprocessing.get_context("spawn")
-    stop = context.Event()
-    process = context.Process(target=_neighbour, args=(str(home.path), seed, stop))
+    begun, stop = context.Event(), context.Event()
+    process = context.Process(target=_neighbour, args=(str(home.path), seed, begun, stop))
     process.start()
     try:
+        assert begun.wait(60), "the neighbour has not come"
         yield
     finally:
         stop.set()
