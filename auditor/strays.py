@@ -15,6 +15,7 @@ from typing import Any, Final
 import apsw
 
 from auditor.findings import Finding, Note, Outcome
+from auditor.word_beginnings import check_beginnings
 from tlog import cbor
 from tlog.errors import Error, MalformedError
 
@@ -255,6 +256,7 @@ def _check_index_rows(connection: apsw.Connection) -> Iterator[Finding]:
             yield Finding(
                 "RESIDUE_INDEX", "store.db search_config", "The word index has a setting that no store sets."
             )
+    yield from check_beginnings(connection)
 
 
 def _segments(structure: Any) -> dict[int, tuple[int, int]]:

@@ -17,6 +17,7 @@ from tamper_catalogue import Tamper
 from test_tampers import EVERY
 
 from auditor import audit as audits
+from auditor import touched as touches
 from memory.wiring import open_home
 from tlog.trust import parse_trust
 
@@ -150,3 +151,25 @@ def test_after_an_erasure_what_was_kept_is_noise(later: Copy, tmp_path: Path, wh
     write(later, 3)
     assert later.codes(state=tmp_path / "state") == set()
     assert whole == [1]
+
+
+def test_a_key_said_anew_again_and_again_costs_what_it_has(
+    later: Copy, tmp_path: Path, whole: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its facts has to do with all others, and none is asked for by each of them."""
+    with open_home(later.home) as home:
+        memory = home.memory(by.ONE)
+        for number in range(80):
+            memory.remember(f"the build is at {number}", key="build", value=f"step {number}")
+        home.publish()
+    asked, rows = touches._asked, []
+
+    def counting(*arguments: Any) -> Iterator[int]:
+        for seq in asked(*arguments):
+            rows.append(seq)
+            yield seq
+
+    monkeypatch.setattr(touches, "_asked", counting)
+    assert later.codes(state=tmp_path / "state") == set()
+    assert not whole
+    assert 80 < len(rows) < 20 * 80
