@@ -100,3 +100,22 @@ def test_words_that_nobody_is_led_to_are_found_by_an_audit(copy: Copy) -> None:
     (place,) = copy.ask("SELECT segid, pgno FROM search_idx WHERE length(term) > 2 LIMIT 1")
     copy.sql_unchecked(f"UPDATE search_idx SET term = x'30' WHERE segid = {place[0]} AND pgno = {place[1]}")
     assert copy.codes() == {"FACT_ALTERED"}
+
+
+def test_an_index_that_does_not_say_what_it_is_made_of_is_found(copy: Copy) -> None:
+    copy.sql_unchecked("DELETE FROM search_data WHERE id = 10")
+    assert "FACT_ALTERED" in copy.codes()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE search_data SET block = CAST('likes green tea' AS BLOB) WHERE id = 1",
+        "UPDATE search_data SET block = block || CAST('likes green tea' AS BLOB) WHERE id = 1",
+        "UPDATE search_data SET block = 'tea' WHERE id = 1",
+        "UPDATE search_idx SET pgno = '2 likes green tea' WHERE term = x''",
+    ],
+)
+def test_no_content_stands_beside_the_words(copy: Copy, sql: str) -> None:
+    copy.sql_unchecked(sql)
+    assert "RESIDUE_INDEX" in copy.codes()
