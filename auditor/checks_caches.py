@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -12,6 +13,34 @@ from auditor.findings import Finding, Note, Outcome
 
 _WORD_TAG_BYTES: Final = 16
 _ANSWER: Final = frozenset({"outcome", "reason", "message", "id", "retired", "conflict_with"})
+_MESSAGES: Final = frozenset(
+    {
+        "0b2db54d491e234f",
+        "8320730b6d8dd804",
+        "b2dc86ad4652c956",
+        "f3d08d1872f44074",
+        "793a5f26e82242d4",
+        "0a070e41a3563e53",
+        "24561a74a4fd4590",
+        "a3bfac3196983a28",
+        "5dc7d8db8b1c00a4",
+        "3297218430059ea8",
+        "05d45a9274a61718",
+        "97dababfe5edc20b",
+        "17bef54eaa5d9111",
+        "4e2960930d98ad3a",
+        "01e9ad1b61ae2c9b",
+        "be6cc9ce43f7f00b",
+        "97d9d1c9d84a8de4",
+        "77161e5e7d73fa49",
+        "b40a0b49b4888f67",
+        "051e1f1854f10106",
+        "70409e584e1751e6",
+        "e6973d250096b9dc",
+        "2299443f89387cde",
+    }
+)
+"""The sentences in which a write is answered, by the beginnings of their digests: any other may say anything."""
 
 
 def check_caches(rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
@@ -148,9 +177,12 @@ def _answers(answer: str, made: Statement) -> bool:
     """Whether the kept answer speaks of this statement, as far as its link tells."""
     try:
         said = json.loads(answer)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
-    if not isinstance(said, dict) or said.keys() != _ANSWER or made.link is None:
+    # To the byte as a store writes it: between its parts, or said twice, anything could stand.
+    if not isinstance(said, dict) or json.dumps(said) != answer:
+        return False
+    if said.keys() != _ANSWER or not _is_message(said["message"]) or made.link is None:
         return False
     if said["id"] != _id(made.row.commitment):
         return False
@@ -160,6 +192,13 @@ def _answers(answer: str, made: Statement) -> bool:
     beside = [_id(target) for target in made.link.acts.get("conflicts", ())]
     stated = (made.link.details.get("outcome"), made.link.details.get("reason"), retired, beside)
     return (said["outcome"], said["reason"], said["retired"], said["conflict_with"]) == stated
+
+
+def _is_message(said: object) -> bool:
+    return (
+        isinstance(said, str)
+        and hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()[:16] in _MESSAGES
+    )
 
 
 def _id(commitment: bytes) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import apsw
+import cbor2
 
 from auditor import narrow_checks as checks
 from auditor import narrow_said as now_said
@@ -47,7 +48,16 @@ from auditor.touched import changed_facts, is_in, touched
 from auditor.words import check_words
 from tlog.errors import Error, MalformedError
 
-_FAULTS: Final = (apsw.Error, Error, ValueError, LookupError, TypeError, OverflowError, struct.error)
+_FAULTS: Final = (
+    apsw.Error,
+    Error,
+    ValueError,
+    LookupError,
+    TypeError,
+    OverflowError,
+    struct.error,
+    cbor2.CBORDecodeError,
+)
 """What a store that is another one than it was may come to, read as if it were not: it is then looked at as a whole."""
 
 

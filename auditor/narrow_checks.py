@@ -30,7 +30,7 @@ from auditor.row_marks import KINDS, Keyed, RowMarks, settings_of
 from auditor.statement_form import check_forms
 from auditor.states import Recount, check_states
 from auditor.store_rows import read_some
-from auditor.touched import is_in
+from auditor.touched import KEYS, is_in
 from tlog.errors import MalformedError
 
 if TYPE_CHECKING:
@@ -87,8 +87,9 @@ def always(connection: apsw.Connection, base: Base, last: int) -> set[int]:
 
 def read_touched(connection: apsw.Connection, seqs: set[int], base: Base, opening: Opening) -> StoreRows:
     """The rows of these statements, and those of the caches that speak of them."""
-    of_keys = f"""id IN (SELECT l.id FROM facts f CROSS JOIN ledger l ON l.tenant = f.tenant AND l.key_tag = f.key_tag
-                  WHERE {is_in("f.seq", seqs)})"""
+    keys = KEYS.format(",".join(map(str, sorted(seqs))))
+    of_keys = f"""id IN (SELECT l.id FROM {keys} CROSS JOIN ledger l
+                  ON l.tenant = k.tenant AND l.key_tag = k.key_tag)"""
     chosen = {
         "events": is_in("e.seq", seqs),
         "facts": is_in("seq", seqs),

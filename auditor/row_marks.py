@@ -214,7 +214,7 @@ def load_marks(folder: Path, origin: str, mark: str) -> RowMarks | None:
     data = load_bytes(_path(folder, origin), MAX_BYTES)
     try:
         return None if data is None else decode(data, mark)
-    except (ValueError, TypeError, EOFError, ArithmeticError):
+    except (ValueError, TypeError, AttributeError, EOFError, ArithmeticError, cbor2.CBORDecodeError):
         return None
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 import apsw
 
 from auditor.findings import Finding, Note, Outcome
+from auditor.word_beginnings import check_beginnings
 from tlog import cbor
 from tlog.errors import Error, MalformedError
 
@@ -97,7 +98,13 @@ _CONFIG: Final = frozenset({"version", "secure-delete"})
 _AVERAGES, _STRUCTURE = 1, 10
 _SEGMENT_BITS: Final = 37
 _HEIGHT_BITS: Final = 31
+_TOTALS: Final = 4
+_TOTAL_BYTES: Final = 6
 _MAX_LISTED: Final = 100
+_NOTED_OTHERWISE: Final = (
+    "SELECT CAST(segid AS INTEGER) FROM search_idx WHERE typeof(segid) <> 'integer' OR typeof(pgno) <> 'integer' "
+    f"LIMIT {_MAX_LISTED}"
+)
 _MAX_SEGMENTS: Final = 2000
 
 
@@ -237,8 +244,8 @@ def _check_owners(connection: apsw.Connection, place: str = "store.db") -> Itera
 
 
 def _check_index_rows(connection: apsw.Connection) -> Iterator[Finding]:
-    (structure,) = connection.execute(f"SELECT block FROM search_data WHERE id = {_STRUCTURE}").fetchall()[0]
-    segments = _segments(structure)
+    found: list[Any] = connection.execute(f"SELECT block FROM search_data WHERE id = {_STRUCTURE}").fetchall()
+    segments = _segments(found[0][0] if found else None)
     for (rowid,) in connection.execute("SELECT id FROM search_data ORDER BY id"):
         if rowid in (_AVERAGES, _STRUCTURE):
             continue
@@ -250,11 +257,30 @@ def _check_index_rows(connection: apsw.Connection) -> Iterator[Finding]:
         if segment not in segments:
             what = "The word index notes pages of a part of it that is not in use."
             yield Finding("RESIDUE_INDEX", f"store.db search_idx segment {rowid or segment}", what)
+    sql = f"SELECT iif(typeof(block) = 'blob', block, NULL) FROM search_data WHERE id = {_AVERAGES}"
+    for (totals,) in connection.execute(sql):
+        if not _are_totals(totals):
+            what = "The word index has something else where it counts its rows and words: content could stand there."
+            yield Finding("RESIDUE_INDEX", f"store.db search_data row {_AVERAGES}", what)
+    for (rowid,) in connection.execute(_NOTED_OTHERWISE):
+        what = "The word index notes its pages by what is no number: content could stand there."
+        yield Finding("RESIDUE_INDEX", f"store.db search_idx segment {rowid}", what)
     for (name,) in connection.execute("SELECT CAST(k AS BLOB) FROM search_config"):
         if _text(name) not in _CONFIG:
             yield Finding(
                 "RESIDUE_INDEX", "store.db search_config", "The word index has a setting that no store sets."
             )
+    yield from check_beginnings(connection)
+
+
+def _are_totals(block: Any) -> bool:
+    """Whether it is how many rows there are, and how many words in each column, and nothing behind that."""
+    if type(block) is not bytes or len(block) > _TOTALS * _TOTAL_BYTES:
+        return False
+    numbers = _Varints(block, 0)
+    for _ in range(_TOTALS if block else 0):
+        numbers.next()
+    return numbers.at == len(block)
 
 
 def _segments(structure: Any) -> dict[int, tuple[int, int]]:
@@ -282,16 +308,16 @@ class _Varints:
     """SQLite's integers of variable length, read one after the other."""
 
     def __init__(self, data: bytes, at: int) -> None:
-        self._data, self._at = data, at
+        self._data, self.at = data, at
 
     def next(self) -> int:
         """The next one; MalformedError at the end."""
         value = 0
         for place in range(9):
-            if self._at >= len(self._data):
+            if self.at >= len(self._data):
                 raise MalformedError("expected a longer structure record of a word index")
-            byte = self._data[self._at]
-            self._at += 1
+            byte = self._data[self.at]
+            self.at += 1
             if place == 8:
                 return value << 8 | byte
             value = value << 7 | byte & 0x7F

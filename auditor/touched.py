@@ -19,23 +19,25 @@ SHARE: Final = 2
 """Of what is more than this part of a store nothing is gained."""
 MIN_TOUCHED: Final = 4096
 _PIECE: Final = 20_000
+# Each key once: a key that was said anew a thousand times would be asked for its thousand facts by each of them.
+KEYS: Final = "(SELECT DISTINCT tenant, key_tag FROM facts WHERE seq IN ({}) AND key_tag IS NOT NULL) k"
+_KEYS_OF_SOURCES: Final = """(SELECT DISTINCT l.tenant, l.key_tag FROM events e
+    CROSS JOIN ledger l ON l.tenant = e.tenant AND l.source = e.seq WHERE e.seq IN ({}) AND l.source IS NOT NULL) k"""
+_KEYS_OF_CONFLICTS: Final = "(SELECT DISTINCT tenant, key_tag FROM conflicts WHERE seq IN ({})) k"
 _TIES: Final = (
-    """SELECT o.seq FROM facts f CROSS JOIN facts o ON o.tenant = f.tenant AND o.key_tag = f.key_tag
-       WHERE f.seq IN ({}) AND o.key_tag IS NOT NULL""",
+    *(
+        f"""SELECT o.seq FROM {keys} CROSS JOIN facts o ON o.tenant = k.tenant AND o.key_tag = k.key_tag
+            WHERE o.key_tag IS NOT NULL"""
+        for keys in (KEYS, _KEYS_OF_SOURCES, _KEYS_OF_CONFLICTS)
+    ),
     "SELECT a.seq FROM events e CROSS JOIN acts a ON a.tenant = e.tenant AND a.target = e.seq WHERE e.seq IN ({})",
     "SELECT target FROM acts WHERE seq IN ({})",
     "SELECT replaced_by FROM facts WHERE seq IN ({}) AND replaced_by IS NOT NULL",
-    """SELECT l.source FROM facts f CROSS JOIN ledger l ON l.tenant = f.tenant AND l.key_tag = f.key_tag
-       WHERE f.seq IN ({}) AND +l.source IS NOT NULL""",
-    """SELECT o.seq FROM events e CROSS JOIN ledger l ON l.tenant = e.tenant AND l.source = e.seq
-       CROSS JOIN facts o ON o.tenant = l.tenant AND o.key_tag = l.key_tag
-       WHERE e.seq IN ({}) AND l.source IS NOT NULL AND o.key_tag IS NOT NULL""",
-    """SELECT c.seq FROM facts f CROSS JOIN conflicts c ON c.tenant = f.tenant AND c.key_tag = f.key_tag
-       WHERE f.seq IN ({})""",
-    """SELECT c.closed_by FROM facts f CROSS JOIN conflicts c ON c.tenant = f.tenant AND c.key_tag = f.key_tag
-       WHERE f.seq IN ({}) AND c.closed_by IS NOT NULL""",
-    """SELECT f.seq FROM conflicts c CROSS JOIN facts f ON f.tenant = c.tenant AND f.key_tag = c.key_tag
-       WHERE c.seq IN ({}) AND f.key_tag IS NOT NULL""",
+    f"""SELECT l.source FROM {KEYS} CROSS JOIN ledger l ON l.tenant = k.tenant AND l.key_tag = k.key_tag
+        WHERE +l.source IS NOT NULL""",
+    f"SELECT c.seq FROM {KEYS} CROSS JOIN conflicts c ON c.tenant = k.tenant AND c.key_tag = k.key_tag",
+    f"""SELECT c.closed_by FROM {KEYS} CROSS JOIN conflicts c ON c.tenant = k.tenant AND c.key_tag = k.key_tag
+        WHERE c.closed_by IS NOT NULL""",
 )
 _NEW: Final = (
     "SELECT seq FROM events WHERE seq > {events}",

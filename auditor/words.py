@@ -255,7 +255,9 @@ def _digests(connection: apsw.Connection) -> dict[int, int]:
     for seq, word, column in connection.execute(_INSTANCES):
         # The hash of bytes is keyed anew in each process, so nobody can make two sets of words add up alike. That of a
         # tuple is not: made of those of its parts, it adds up alike where two words have changed columns.
-        digests[seq] = digests.get(seq, 0) + hash(b"%b %b" % (column.encode(), word)) & _MASK
+        # A page that is damaged may name a column that is none.
+        told = b"%b %b" % ((column or "").encode(), word)
+        digests[seq] = digests.get(seq, 0) + hash(told) & _MASK
     return digests
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import time
@@ -17,6 +18,8 @@ from tamper_catalogue import Tamper
 from test_tampers import EVERY
 
 from auditor import audit as audits
+from auditor import row_marks
+from auditor import touched as touches
 from memory.wiring import open_home
 from tlog.trust import parse_trust
 
@@ -150,3 +153,42 @@ def test_after_an_erasure_what_was_kept_is_noise(later: Copy, tmp_path: Path, wh
     write(later, 3)
     assert later.codes(state=tmp_path / "state") == set()
     assert whole == [1]
+
+
+def test_a_key_said_anew_again_and_again_costs_what_it_has(
+    later: Copy, tmp_path: Path, whole: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its facts has to do with all others, and none is asked for by each of them."""
+    with open_home(later.home) as home:
+        memory = home.memory(by.ONE)
+        for number in range(80):
+            memory.remember(f"the build is at {number}", key="build", value=f"step {number}")
+        home.publish()
+    asked, rows = touches._asked, []
+
+    def counting(*arguments: Any) -> Iterator[int]:
+        for seq in asked(*arguments):
+            rows.append(seq)
+            yield seq
+
+    monkeypatch.setattr(touches, "_asked", counting)
+    assert later.codes(state=tmp_path / "state") == set()
+    assert not whole
+    assert 80 < len(rows) < 20 * 80
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\x9b" + b"\xff" * 8,
+        b"\x81" * 100_000,
+        b"\x87\x61m\x01\x40\x80\x40\x40\x80",
+        b"\x87\x61m\x01\x40\xa1\x01\x80\x40\x40\x80",
+    ],
+)
+def test_marks_that_are_none_are_passed_over(tmp_path: Path, body: bytes) -> None:
+    """Whatever somebody has sealed: what was kept is of use, or everything is looked at."""
+    data = body + hashlib.sha256(row_marks._SEALED + body).digest()
+    row_marks.keep_marks(tmp_path, "log.example", data)
+    assert row_marks.load_marks(tmp_path, "log.example", "m") is None

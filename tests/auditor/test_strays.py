@@ -12,7 +12,8 @@ import apsw
 import pytest
 from copies import Copy
 
-from auditor import home_files
+from auditor import checks_caches, home_files
+from memory import admission, guard
 from memory.model import SCOPES, Principal
 from memory.wiring import init_home, open_home
 from tlog.trust import parse_trust
@@ -278,3 +279,29 @@ def test_every_file_that_the_documents_name_is_known() -> None:
         if not (home_files._KNOWN.fullmatch(path) or home_files._TEMPORARY.fullmatch(path)):
             unknown.append(path)
     assert unknown == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        """replace(answer, '{"outcome"', '{"outcome": "likes green tea", "outcome"')""",
+        """replace(answer, 'Stored as', 'Likes green tea:')""",
+        """answer || ' '""",
+        """replace(answer, '"message": "', '"message": "\\ud800')""",
+        """'[' || answer || ']'""",
+    ],
+)
+def test_an_answer_says_nothing_but_what_was_answered(copy: Copy, said: str) -> None:
+    copy.sql(f"UPDATE idempotency SET answer = {said}")
+    assert copy.codes() == {"FACT_ALTERED"}
+
+
+def test_an_audit_knows_every_sentence_that_a_write_is_answered_with() -> None:
+    said = [
+        value
+        for module in (guard, admission)
+        for name, value in vars(module).items()
+        if (name.isupper() and isinstance(value, str) and " " in value) or name == "STORED"
+    ]
+    assert len(said) > 20
+    assert [one for one in said if not checks_caches._is_message(one)] == []

@@ -101,3 +101,18 @@ def test_an_index_that_is_far_too_long_is_not_copied(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(apsw, "Connection", lambda *where: made.append(where) or opened(*where))
     check_words(connection, known)
     assert len(made) == 1
+
+
+def test_a_damaged_page_is_judged_whatever_it_says() -> None:
+    """One that names columns which the table has not, among others."""
+    known = facts(1)
+    connection = index_of(known, 1)
+    ((page, data),) = connection.execute("SELECT id, block FROM search_data ORDER BY id DESC LIMIT 1")
+    found = 0
+    for at in range(4, len(data)):
+        spoiled = data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :]
+        connection.execute("UPDATE search_data SET block = ? WHERE id = ?", (spoiled, page))
+        found += codes(connection, known) != []
+        connection.execute("DROP TABLE IF EXISTS temp.words")
+        connection.execute("DROP TABLE IF EXISTS temp.terms")
+    assert found > len(data) // 2
