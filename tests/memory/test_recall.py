@@ -197,6 +197,59 @@ def test_of_notes_on_one_matter_the_newer_comes_first(me: Memory) -> None:
     assert [text.startswith(one) for text, one in zip(found, (new, old), strict=False)] == [True, True]
 
 
+ENZYME = (
+    "The enzyme is kept at minus twenty in freezer B, second drawer, in aliquots of "
+    "fifty microlitres. Activity after "
+    "thawing is 90 percent. Yusuf found that the old centrifuge drifts by two "
+    "hundred rpm, service comes on Friday."
+)
+
+
+@pytest.mark.parametrize(
+    ("later", "query", "is_first"),
+    [
+        (
+            "Freezer B failed over the weekend, and we lost a third. What is left of the "
+            "enzyme stands on the corridor in "
+            "the red box; Yusuf labelled it. Activity was 84 percent this morning. The "
+            "centrifuge has been repaired since.",
+            "Where is the enzyme of Yusuf kept?",
+            True,
+        ),
+        (
+            "The supplier of the enzyme was here and left samples for Yusuf with the porter, "
+            "who put them into a lunch box "
+            "until somebody had time to come and sign. He would like to be invited to the "
+            "summer party, and so he will be.",
+            "Where is the enzyme of Yusuf kept?",
+            False,
+        ),
+        (
+            "Yusuf: freezer B failed, the centrifuge too, activity of the enzyme 84 percent.",
+            "Where is the enzyme of Yusuf kept?",
+            False,
+        ),
+        (
+            "Freezer B failed, and the enzyme went bad: enzyme after enzyme, says Yusuf, and "
+            "no enzyme like this enzyme can "
+            "be bought. Enzyme, enzyme! Activity was 4 percent this morning. The centrifuge "
+            "has been repaired in the meantime.",
+            "aliquots of the enzyme in microlitres",
+            False,
+        ),
+    ],
+    ids=["goes on", "of another matter", "short", "hardly what is asked for"],
+)
+def test_a_longer_note_that_goes_on_about_a_matter_comes_before_what_was_told(
+    me: Memory, later: str, query: str, is_first: bool
+) -> None:
+    me.remember(ENZYME)
+    me.remember(later)
+    for number in range(4):
+        me.remember(f"Nobody asked for note {number}. {PADDING}")
+    assert texts(me, query)[:2] == ([later, ENZYME] if is_first else [ENZYME, later])
+
+
 # Chats and notes
 
 
