@@ -19,7 +19,7 @@ test: $(READY)
 # each step, storms.
 test-nodes: $(READY)
 	MUNIMENT_TEST_SERVERS=1 $(BIN)/python -m pytest $(TEST_OPTIONS) \
-	  tests/tlog/test_storage.py tests/tlog/test_object_storage.py tests/nodes
+	  tests/tlog/test_storage.py tests/tlog/test_object_storage.py tests/memory/test_backup_places.py tests/nodes
 
 # The tests that are of no one engine, on PostgreSQL: tests/memory/on_postgres.txt names them, and those that are not.
 test-postgres: $(READY)

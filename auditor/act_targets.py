@@ -13,6 +13,7 @@ from typing import Final
 from auditor.evidence import Statement
 from auditor.findings import Finding, Note, Outcome
 from auditor.fold import Fold, fold
+from auditor.statements import by_commitment
 
 CODE: Final = "ORDER_ALTERED"
 _CURRENT: Final = frozenset({"active", "conflict"})
@@ -67,7 +68,7 @@ _ACTS_OF: Final[Mapping[str, frozenset[str]]] = {
 
 def check_acts(statements: Sequence[Statement], folded: Fold | None = None) -> Outcome:
     """Each act is one of its kind, on what is there for it. A hold or grant ends once, and a manifest is told once."""
-    kinds = {one.row.commitment: one.link.kind for one in statements if one.link is not None}
+    known = by_commitment(statements)
     changes = (fold(statements) if folded is None else folded).changes
     ended: set[bytes] = set()
     told: set[object] = set()
@@ -87,7 +88,9 @@ def check_acts(statements: Sequence[Statement], folded: Fold | None = None) -> O
             if act == "erases":
                 faults = 0 if link.kind == "erase" else len(targets)
             else:
-                faults = sum(_is_fault(act, link.kind, target, kinds, before) for target in targets)
+                faults = sum(
+                    _is_fault(act, link.kind, known.get(target), target, before) for target in targets
+                )
             if act in _ENDS:
                 faults += sum(target in ended for target in targets)
                 ended.update(targets)
@@ -100,9 +103,9 @@ def check_acts(statements: Sequence[Statement], folded: Fold | None = None) -> O
 
 
 def _is_fault(
-    act: str, kind: str, target: bytes, kinds: Mapping[bytes, str], before: Mapping[bytes, str]
+    act: str, kind: str, found: Statement | None, target: bytes, before: Mapping[bytes, str]
 ) -> bool:
-    rule, on = _RULES[act], kinds.get(target)
+    rule, on = _RULES[act], None if found is None or found.link is None else found.link.kind
     if kind not in rule.kinds or on not in (None, rule.on):
         return True
     # What is not there, or comes later, is found by the check of order.

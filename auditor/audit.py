@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from auditor.ageing import check_confirmable
 from auditor.ahead import verified_ahead
@@ -20,8 +20,9 @@ from auditor.checks import check_rows
 from auditor.checks_pages import Live, check_structure
 from auditor.checks_signatures import check_signatures
 from auditor.checks_vectors import check_vectors, read_vectors
+from auditor.checks_whole import check_sound, check_word_index
 from auditor.controls import control_structure
-from auditor.evidence import Asked, LogFiles, Statement, StoreRows
+from auditor.evidence import Asked, LogFiles, StoreRows
 from auditor.exhibits import (
     Exhibits,
     check_heads,
@@ -36,6 +37,8 @@ from auditor.key_lists import check_key_lists
 from auditor.log_files import FOLDER, given_bucket_logs, url_files
 from auditor.manifest_given import compare_given
 from auditor.monitor_state import earlier_heads
+from auditor.narrow import Narrow, judge_new, marks_of
+from auditor.narrow_said import tips_of
 from auditor.opening import Opening
 from auditor.own_heads import check_own_heads, read_own_heads
 from auditor.page_map import page_maps
@@ -45,33 +48,26 @@ from auditor.pg_copy import database_of
 from auditor.progress import Tell, silent
 from auditor.promises import Held, check_promises_held, read_held
 from auditor.registrations import check_registrations, policies_in
+from auditor.row_marks import RowMarks, encode, keep_marks
 from auditor.scan import scan_home
 from auditor.settings import check_settings
 from auditor.snapshot import STORE, copy_store, read_only
 from auditor.sqlite_file import Pages
 from auditor.stale_tiles import check_stale_tiles
 from auditor.store_rows import (
-    check_soundness,
     missing_tables,
     read_few,
     read_rows,
     require_this_version,
     row_numbers,
     tenant_id_of,
-    unknown_tables,
 )
 from auditor.strays import check_strays
-from auditor.unchanged import Said, holds_until, mark_of, recall, seen_at, to_keep
-from auditor.words import Indexed, check_words
+from auditor.unchanged import Said, base_of, beside_of, holds_until, mark_of, recall, seen_at, to_keep
 from tlog.errors import MalformedError
 
 if TYPE_CHECKING:
-    import apsw
-
     from tlog.policy import VerifiedCheckpoint
-
-# Held back from the start, or dropped from there: found by nobody.
-_WITHHELD: Final = frozenset({"held", "refused", "discarded"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +104,12 @@ class _Found:
     mark: str | None = None
     said: Mapping[str, Any] = field(default_factory=dict)
     """What an earlier audit kept, where the bytes are those that it saw."""
+    beside: str = ""
+    """A digest of what lies beside the tiles."""
+    marks: RowMarks | None = None
+    """What rows are known by later, if there is nothing to find."""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    tips: tuple[int, ...] = ()
     live: Live = field(default_factory=Live)
     signatures: Callable[[], Outcome] = Outcome
     """Judges the signatures, which may be on their way meanwhile: asked last."""
@@ -187,7 +189,11 @@ def _audit(places: Places, asked: Asked, *, tenant: str | None, needles: Sequenc
     every = tenant is None and bundle is None
     if every and places.state is not None and log.verified is not None and not whole.findings:
         outcome, seen = merge(found.outcomes), seen_at(log)
-        said = found.said or to_keep(found.mark, seen, outcome, found.exhibits, asked, found.until)
+        said = found.said or to_keep(
+            found.mark, found.beside, seen, outcome, found.exhibits, asked, found.until
+        )
+        if said and found.marks is not None and found.mark is not None:
+            keep_marks(places.state, log.verified.checkpoint.origin, encode(found.marks, found.mark))
         # An audit of the log alone, or of more than the home, leaves what was said of the store as it was.
         rows, said = found.rows or log.before.rows, said or log.before.store
         keep_verified(places.state, log.verified.checkpoint, asked.trust, rows, said)
@@ -258,6 +264,10 @@ def _audit_store(
         said = recall(log.before.store, mark, seen_at(log), asked)
         if said is not None:
             return _say_again(said, pages, log, asked, home)
+        base = None if mark is None or places.state is None else base_of(places.state, log, asked)
+        new = None if base is None else judge_new(pages, log, asked, base, places.tell)
+        if new is not None:
+            return replace(_say_new(new, pages, log, asked, home), mark=mark, beside=beside_of(log))
         found = _audit_rows(pages, log, asked, tenant, bundle, held, places)
         places.tell("pages")
         structure, report = check_structure(pages, found.live, places.tell)
@@ -268,9 +278,14 @@ def _audit_store(
         if report is not None:
             maps = page_maps(pages, report, merge([*outcomes, *anew]).findings)
             exhibits = replace(exhibits, maps=maps)
+        marks = None
+        wrong = merge([*outcomes, *anew]).findings
+        if mark is not None and report is not None and found.until > asked.now and not wrong:
+            marks = marks_of(pages, report, found.meta, found.tips)
     places.tell("signatures")
     outcomes.append(found.signatures())
-    return replace(found, outcomes=outcomes, anew=anew, exhibits=exhibits, mark=mark)
+    found = replace(found, mark=mark, marks=marks, beside=beside_of(log))
+    return replace(found, outcomes=outcomes, anew=anew, exhibits=exhibits)
 
 
 def _say_again(said: Said, pages: Pages, log: AuditedLog, asked: Asked, home: Path) -> _Found:
@@ -284,6 +299,14 @@ def _say_again(said: Said, pages: Pages, log: AuditedLog, asked: Asked, home: Pa
     text = "pages of the store, and all of its log, that are the bytes which an earlier audit has judged"
     anew.append(Outcome(checked=(Note("unchanged", text, pages.page_count),)))
     return _Found([said.outcome], anew, exhibits, log.before.rows, said=log.before.store)
+
+
+def _say_new(new: Narrow, pages: Pages, log: AuditedLog, asked: Asked, home: Path) -> _Found:
+    """What there is to say of a store that has more rows than an earlier audit saw, and is the same beside."""
+    anew = [*_promises((), log, new.rows, asked), check_guard_keys(home, _with_names(new.rows), asked.now)]
+    anew += [control_structure(), scan_home(home, (), None, pages, new.report)]
+    exhibits = replace(new.exhibits, maps=page_maps(pages, new.report, merge(anew).findings))
+    return _Found([new.outcome], anew, exhibits, new.digests, new.until, marks=new.marks)
 
 
 def _audit_rows(
@@ -307,7 +330,7 @@ def _audit_rows(
             part, live, exhibits = audit_part(
                 connection, log, asked, bundle.bundle, _cosigned_at(log.verified)
             )
-            sound = [_check_soundness(connection), check_strays(connection)]
+            sound = [check_sound(connection), check_strays(connection)]
             outcomes = [*part, *sound, *_promises(held, log, None, asked)]
             return _Found(outcomes, exhibits=exhibits, live=live)
         places.tell("statements")
@@ -316,13 +339,15 @@ def _audit_rows(
             log.entries, places.tell, log.before.rows if whole else None, ("link",) if held else ()
         )
         rows = read_rows(connection, tenant, opening.take)
+        if bundle is not None and bundle.bundle.many_writers:
+            rows = replace(rows, many_writers=True)
         outcome, statements, signatures = check_rows(
             rows, log.files, log.entries, _cosigned_at(log.verified), asked, opening
         )
         outcomes, anew = [outcome], _promises(held, log, rows, asked)
         if tenant is None:
-            outcomes.append(_check_words(connection, rows, statements))
-            outcomes += [_check_soundness(connection), check_strays(connection)]
+            outcomes.append(check_word_index(connection, rows, statements))
+            outcomes += [check_sound(connection), check_strays(connection)]
             if bundle is None and places.home is not None:
                 anew.append(check_guard_keys(places.home, _with_names(rows), asked.now))
         else:
@@ -344,7 +369,10 @@ def _audit_rows(
         exhibits = exhibits_of_store(rows, statements, log.files, root, asked.trust.policy)
         until = holds_until(rows, statements, log.entries, asked)
     digests = tuple(opening.digests)
-    return _Found(outcomes, anew, exhibits, digests, until, live=live, signatures=signatures)
+    tips = tips_of(statements)
+    return _Found(
+        outcomes, anew, exhibits, digests, until, live=live, signatures=signatures, meta=rows.meta, tips=tips
+    )
 
 
 def _with_names(rows: StoreRows) -> set[bytes]:
@@ -363,26 +391,3 @@ def _promises(held: Sequence[Held], log: AuditedLog, rows: StoreRows | None, ask
 def _cosigned_at(verified: VerifiedCheckpoint | None) -> int | None:
     cosignatures = () if verified is None else verified.cosignatures
     return max((each.timestamp for each in cosignatures), default=None)
-
-
-def _check_words(connection: apsw.Connection, rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
-    contents = {statement.row.seq: statement.content for statement in statements}
-    facts = [
-        Indexed(fact.seq, fact.agent_tag, content)
-        for fact in rows.facts
-        if fact.status not in _WITHHELD and (content := contents.get(fact.seq)) is not None
-    ]
-    return check_words(connection, facts)
-
-
-def _check_soundness(connection: apsw.Connection) -> Outcome:
-    findings = [Finding("FACT_ALTERED", flaw.where, flaw.what) for flaw in check_soundness(connection)]
-    findings += [
-        Finding(
-            "RESIDUE_ROW",
-            f"store.db sqlite_schema row {row}",
-            "The store has a table, view or trigger that no store has.",
-        )
-        for row in unknown_tables(connection)
-    ]
-    return Outcome(tuple(findings), (Note("soundness", "SQLite's own check of tables against indexes"),))

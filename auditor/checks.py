@@ -27,6 +27,7 @@ from auditor.opening import Opening, check_salts, judge_opened, opened
 from auditor.registrations import check_registrations
 from auditor.restored import check_restored
 from auditor.statement_form import check_forms
+from auditor.statements import Statements
 from auditor.states import check_states
 
 
@@ -54,7 +55,7 @@ def check_rows(
     they may be verified meanwhile.
     """
     registered, entries = check_registrations(entries, rows, files, asked)
-    statements, known = tuple(opening.statements), opening.known
+    statements, known = Statements(opening.statements), opening.known
     outcomes = [registered, judge_opened(rows, opening), check_salts(opening)]
     outcomes += _check_statements(rows, statements, entries, cosigned_at, asked, known)
     outcomes.append(erasure.check_erasures(rows, statements, files, asked, entries))

@@ -46,7 +46,7 @@ def _check_conflicts(rows: StoreRows) -> Iterator[Finding]:
         if row.closed_by is not None and row.closed_by <= row.seq:
             what = "A conflict was closed before it was opened."
             yield Finding("FACT_ALTERED", f"store.db conflicts seq {row.seq}", what)
-    named = {(fact.tenant_id, fact.key_tag) for fact in rows.facts}
+    named = {(fact.tenant_id, fact.key_tag) for fact in (rows.facts if rows.conflicts else ())}
     for row in rows.conflicts:
         if (row.tenant_id, row.key_tag) not in named:
             # A keyed hash of the key alone: whoever holds the key of the hash could test a guess with it.
@@ -102,7 +102,7 @@ def _filed_alike(row: LedgerRow, fact: FactRow) -> bool:
 
 def _check_requests(rows: StoreRows, statements: Sequence[Statement]) -> Iterator[Finding]:
     """What was answered to a request is what its statement says; nothing is left of what was erased."""
-    if not rows.requests:
+    if not rows.requests and not rows.tokens:
         return
     by_seq = {statement.row.seq: statement for statement in statements}
     kept = _erased_and_kept(statements)

@@ -13,6 +13,7 @@ from typing import Final
 from auditor.evidence import Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
 from auditor.fold import Folded, advance
+from auditor.statements import unusual
 
 _TIES: Final = frozenset(
     {"retires", "retracts", "conflicts", "confirms", "dates", "keeps", "begins", "lifts", "corroborates"}
@@ -23,7 +24,7 @@ Key = bytes | tuple[int, bytes]
 
 def check_conflicts(rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
     """Each row of `conflicts` has the opener and the closer that the statements have, and none is missing."""
-    disputes = [one for one in statements if one.link is not None and "conflicts" in one.link.acts]
+    disputes = [one for one in unusual(statements) if one.link is not None and "conflicts" in one.link.acts]
     if not disputes and not rows.conflicts:
         return Outcome()
     groups = _Groups()

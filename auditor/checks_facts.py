@@ -10,6 +10,7 @@ from auditor.evidence import FactRow, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
 from auditor.fold import Fold, Folded
 from auditor.lost import lost_of
+from auditor.statements import by_seq
 
 _ENDED: Final = frozenset({"superseded", "retracted"})
 _WITHHELD: Final = frozenset({"held", "refused", "discarded"})
@@ -90,9 +91,8 @@ def check_facts(rows: StoreRows, statements: Sequence[Statement], folded: Fold) 
             what = "A write whose content is there has no row among the facts: it is not served."
             if statement.row.commitment not in folded.erased_by:
                 findings.append(Finding("FACT_ALTERED", f"store.db facts seq {seq}", what))
-    findings += _check_tags(facts.values(), writes)
-    by_seq = {statement.row.seq: statement for statement in statements}
-    findings += _check_lost_ends(rows.facts, statements, by_seq)
+    findings += check_tags(facts.values(), writes)
+    findings += _check_lost_ends(rows.facts, statements, by_seq(statements))
     checked = Note("facts", "facts compared with an own fold of the statements", len(facts))
     not_checked = Note(
         "tags",
@@ -160,16 +160,19 @@ def _check_lost_ends(
     facts: Iterable[FactRow], statements: Sequence[Statement], by_seq: Mapping[int, Statement]
 ) -> Iterator[Finding]:
     """A fact whose end was told by a statement that is erased is marked so: it is never served again."""
-    contents = {statement.row.commitment for statement in statements if statement.row.content is not None}
+    contents: set[bytes] | None = None
     for fact in facts:
         ender = None if fact.replaced_by is None else by_seq.get(fact.replaced_by)
         lost = ender is not None and ender.row.content is None
         if lost and not fact.end_erased:
             what = "What ended the fact is erased, and the fact is not marked so: it could be served again."
             yield Finding("RETIRED_RETURNED", fact.place, what)
-        elif fact.end_erased and not lost and (ender is None or _replaced_by_what_is_there(ender, contents)):
-            what = "The fact is marked as if what ended it were erased, and it is not."
-            yield Finding("FACT_ALTERED", fact.place, what)
+        elif fact.end_erased and not lost:
+            if contents is None:
+                contents = {one.row.commitment for one in statements if one.row.content is not None}
+            if ender is None or _replaced_by_what_is_there(ender, contents):
+                what = "The fact is marked as if what ended it were erased, and it is not."
+                yield Finding("FACT_ALTERED", fact.place, what)
 
 
 def _replaced_by_what_is_there(ender: Statement, contents: set[bytes]) -> bool:
@@ -197,7 +200,7 @@ def _status_finding(fact: FactRow, expected: Folded) -> Finding:
     return Finding("FACT_ALTERED", fact.place, what, evidence)
 
 
-def _check_tags(facts: Iterable[FactRow], writes: Mapping[int, Statement]) -> Iterator[Finding]:
+def check_tags(facts: Iterable[FactRow], writes: Mapping[int, Statement]) -> Iterator[Finding]:
     """Equal names have equal tags within their scope; what can't be two spellings of one name has two."""
     filed = [_Filed(name, {}, {}) for name in ("agent", "key", "subject", "text")]
     agent_of: dict[tuple[int, bytes], object] = {}

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from auditor.evidence import GrantRow, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
+from auditor.statements import by_seq, of_kind
 
 Name = tuple[int, str]
 """Tenant and agent."""
@@ -17,13 +18,12 @@ Name = tuple[int, str]
 
 def check_grants(rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
     """Rows and statements of reading rights compared, both ways."""
-    by_seq = {statement.row.seq: statement for statement in statements}
-    tags = _tags(rows, by_seq)
-    findings = [finding for row in rows.grants for finding in _check_row(row, by_seq.get(row.seq), tags)]
+    known = by_seq(statements) if rows.grants else {}
+    tags = _tags(rows, known)
+    findings = [finding for row in rows.grants for finding in _check_row(row, known.get(row.seq), tags)]
     there = {(row.seq, row.tenant_id) for row in rows.grants}
-    for statement in statements:
-        is_grant = statement.link is not None and statement.link.kind == "grant"
-        if is_grant and statement.content and (statement.row.seq, statement.row.tenant_id) not in there:
+    for statement in of_kind(statements, "grant"):
+        if statement.content and (statement.row.seq, statement.row.tenant_id) not in there:
             what = "A reading right was granted, and the store has no row that finds it."
             findings.append(Finding("FACT_ALTERED", statement.row.place, what))
     checked = Note("grants", "reading rights compared with the statements that grant them", len(rows.grants))

@@ -15,6 +15,7 @@ from auditor.evidence import Statement
 from auditor.findings import Finding, Note, Outcome
 from auditor.fold import Changes, Fold, at_writing, fold
 from auditor.standing import Slot, Standing
+from auditor.statements import by_commitment as statements_by_commitment
 
 _LANDED: Final = frozenset({"stored", "superseded", "conflict"})
 _CURRENT: Final = frozenset({"active", "conflict"})
@@ -40,7 +41,7 @@ Retired = dict[str, int | None]
 
 def check_returned(statements: Sequence[Statement], folded: Fold | None = None) -> Outcome:
     """No write brought back a value that its key had retired, unless it was reaffirmed or nobody guarded it."""
-    by_commitment = {statement.row.commitment: statement for statement in statements}
+    by_commitment = statements_by_commitment(statements)
     changes = (fold(statements) if folded is None else folded).changes
     retired: dict[Slot, Retired] = {}
     near: Mapping[bytes, set[bytes]] | None = None
@@ -71,7 +72,8 @@ def check_returned(statements: Sequence[Statement], folded: Fold | None = None) 
             _settle(statement, retired, by_commitment)
         if link.kind == "write":
             standing.take(((statement.row.commitment, at_writing(link)),))
-        standing.take((target, after) for target, _, after in changed)
+        if changed:
+            standing.take([(target, after) for target, _, after in changed])
     checked = Note(
         "returned values", "writes with a value compared with those that their key had retired", count
     )
@@ -215,8 +217,10 @@ def _is_for_good(statement: Statement | None) -> bool:
 
 def count_unguarded(statements: Sequence[Statement]) -> Outcome:
     """How many writes say of themselves that the guard was off when they were made."""
-    writes = [statement for statement in statements if statement.link is not None and statement.content]
-    count = sum("unguarded" in ((statement.content or {}).get("flags") or ()) for statement in writes)
+    count = 0
+    for _, link, content in statements:
+        flags = (content.get("flags") if link is not None and content else None) or ()
+        count += "unguarded" in flags
     notes = () if not count else (Note("guard", "writes that were taken with the guard switched off", count),)
     return Outcome(not_checked=notes, counts={"unguarded_writes": count})
 
@@ -246,11 +250,11 @@ def _held_by(statement: Statement | None) -> Iterator[tuple[Slot, str]]:
 
 
 def _slot(statement: Statement) -> Slot | None:
-    content = statement.content or {}
-    key = _text(content, "key")
-    return None if key is None else (statement.row.tenant_id, _text(content, "agent"), key)
+    content = statement.content
+    key = None if content is None else content.get("key")
+    return (statement.row.tenant_id, _text(content, "agent"), key) if isinstance(key, str) else None
 
 
 def _text(content: Mapping[str, Any] | None, name: str) -> str | None:
-    value = (content or {}).get(name)
+    value = None if content is None else content.get(name)
     return value if isinstance(value, str) else None

@@ -16,6 +16,7 @@ from auditor.evidence import ErasureRow, FactRow, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
 from auditor.fold import Fold, at_writing
 from auditor.manifests import MAX_MANIFEST_BYTES, hour_of, map_in, map_of, number_in
+from auditor.statements import by_commitment
 from tlog import cbor
 from tlog.errors import MalformedError
 
@@ -67,7 +68,7 @@ def _required(
     which all but a few must have one.
     """
     facts = {fact.seq: fact for fact in rows.facts}
-    seqs = {statement.row.commitment: statement for statement in statements}
+    seqs = by_commitment(statements)
     standing: dict[Slot, tuple[bytes, ...]] = {}
     required: dict[Slot, list[int]] = {}
     loose: dict[Slot, Loose] = {}

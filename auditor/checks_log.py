@@ -63,8 +63,9 @@ def check_tree(files: LogFiles, verified: VerifiedCheckpoint, asked: Asked) -> t
             size, tuple(entries), leaves=_leading_leaves(entries)
         )
     leaves = [leaf_hash(entry) for entry in entries if entry is not None]
-    proved = Frontier(0, ()).extend(leaves[:size]).root() == root
-    tiles = list(_check_tiles(files, leaves, size))
+    levels = _levels(leaves)
+    proved = _root(levels, size) == root
+    tiles = list(_check_tiles(files, levels, size))
     if proved:
         findings += [Finding(_code(what), f"log {path}", what, {"hash": at}) for path, at, what in tiles]
     else:
@@ -208,9 +209,10 @@ def _tiles(names: Iterable[str]) -> Iterator[Tile]:
             continue
 
 
-def _check_tiles(files: LogFiles, leaves: Sequence[bytes], size: int) -> Iterator[tuple[str, int, str]]:
+def _check_tiles(
+    files: LogFiles, levels: Sequence[Sequence[bytes]], size: int
+) -> Iterator[tuple[str, int, str]]:
     """Path, place and fault of each hash tile that is not what the entries make it."""
-    levels = _levels(leaves)
     needed = {tile for tile in tiles_at(size) if tile.level is not None}
     there = (
         needed if files.names is None else {tile for tile in _tiles(files.names) if tile.level is not None}
@@ -240,6 +242,14 @@ def _levels(leaves: Sequence[bytes]) -> list[Sequence[bytes]]:
         full = len(row) // WIDTH
         levels.append([_subtree(row[at * WIDTH : at * WIDTH + WIDTH]) for at in range(full)])
     return levels
+
+
+def _root(levels: Sequence[Sequence[bytes]], size: int) -> bytes:
+    """The root over the first `size` leaves, whose full subtrees were hashed already."""
+    full = size // WIDTH
+    whole = Frontier().extend(levels[1][:full]).hashes if full else ()
+    edge = Frontier().extend(levels[0][full * WIDTH : size]).hashes
+    return Frontier(size, (*whole, *edge)).root()
 
 
 def _subtree(hashes: Sequence[bytes]) -> bytes:

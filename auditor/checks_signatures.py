@@ -7,6 +7,7 @@ from typing import Final
 
 from auditor.evidence import Asked, Entries, Span, Statement
 from auditor.findings import Finding, Note, Outcome
+from tlog.bulk_signatures import verify_signature
 from tlog.certificates import Logged
 from tlog.cose import CoseKey
 from tlog.errors import Error, MalformedError, VerificationError
@@ -75,7 +76,7 @@ class _Judge:
         if known or self._dated.holds(index, span, key):
             return
         try:
-            require_signed(entry, key)
+            require_signed(entry, key, verify_signature)
         except Error:
             self.findings.append(Finding(code, where, "The signature of the statement does not hold."))
 

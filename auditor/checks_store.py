@@ -8,6 +8,7 @@ from typing import Final
 from auditor.evidence import Asked, Entries, EventRow, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
 from auditor.lost import count_lost, lost_of
+from auditor.statements import by_commitment
 from tlog.errors import MalformedError
 from tlog.statement import payload_hash_of
 
@@ -61,8 +62,8 @@ def check_sequences(rows: StoreRows, statements: Sequence[Statement]) -> Outcome
         if not missing or not 0 <= holes <= missing or len(set(numbers)) < len(numbers):
             findings += _gaps(numbers, "store.db events", len(numbers))
     by_tenant: dict[int, list[int]] = {}
-    for statement in statements:
-        by_tenant.setdefault(statement.row.tenant_id, []).append(statement.row.tenant_seq)
+    for row, _, _ in statements:
+        by_tenant.setdefault(row.tenant_id, []).append(row.tenant_seq)
     for tenant in rows.tenants:
         numbers = by_tenant.get(tenant.id, [])
         # Whose the lost ones were, nobody knows: a restore leaves room for all of them behind the last number that
@@ -72,9 +73,10 @@ def check_sequences(rows: StoreRows, statements: Sequence[Statement]) -> Outcome
             continue
         findings += _gaps(sorted(numbers), f"store.db events of tenant {tenant.id}", tenant.last_seq)
     known = {tenant.id for tenant in rows.tenants}
+    strangers = statements if by_tenant.keys() - known else ()
     findings += [
         Finding("FACT_ALTERED", statement.row.place, "The statement belongs to a tenant that is not there.")
-        for statement in statements
+        for statement in strangers
         if statement.row.tenant_id not in known
     ]
     checked = Note("sequences", "tenants whose statements are numbered without a gap", len(rows.tenants))
@@ -83,7 +85,7 @@ def check_sequences(rows: StoreRows, statements: Sequence[Statement]) -> Outcome
 
 def check_order(rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
     """Whatever a statement acts on came before it, in its own tenant; the cache of acts says the same."""
-    by_commitment = {statement.row.commitment: statement for statement in statements}
+    known = by_commitment(statements)
     lost = lost_of(statements)
     findings: list[Finding] = []
     acts: set[tuple[int, int, int, str]] = set()
@@ -92,7 +94,7 @@ def check_order(rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
             continue
         for act, targets in statement.link.acts.items():
             for target in targets:
-                found = by_commitment.get(target)
+                found = known.get(target)
                 fault = _order_fault(statement, found, act)
                 if fault is not None and (found is not None or target not in lost):
                     code, what = fault

@@ -22,6 +22,7 @@ from auditor.manifest_heads import check_heads
 from auditor.manifests import FOLDER as FOLDER
 from auditor.manifests import MAX_MANIFEST_BYTES, Manifest, brief_of, list_in, map_in, map_of, number_in
 from auditor.manifests import decode_manifest as decode_manifest
+from auditor.statements import of_kind
 from tlog import cbor
 from tlog.certificates import Logged
 from tlog.cose import decode_sign1, verify_sign1
@@ -124,8 +125,8 @@ def _announced_for(announced: Statement | None) -> bytes:
 
 def _numbered(statements: Sequence[Statement], kind: str) -> dict[int, Statement]:
     found: dict[int, Statement] = {}
-    for statement in statements:
-        if statement.link is not None and statement.link.kind == kind:
+    for statement in of_kind(statements, kind):
+        if statement.link is not None:
             number = statement.link.details.get("number")
             if type(number) is int and 0 < number < 10**18:
                 found.setdefault(number, statement)
@@ -134,11 +135,7 @@ def _numbered(statements: Sequence[Statement], kind: str) -> dict[int, Statement
 
 def _check_list(rows: StoreRows, statements: Sequence[Statement]) -> Iterator[Finding]:
     """The store's own list names tombstones that are there, each once, or says that nothing was erased."""
-    tombstones = {
-        statement.row.seq
-        for statement in statements
-        if statement.link is not None and statement.link.kind == "erase"
-    }
+    tombstones = {statement.row.seq for statement in of_kind(statements, "erase")}
     seen = set()
     for row in rows.erasures:
         if row.tombstone is None:
@@ -157,8 +154,8 @@ def _check_chain(rows: StoreRows, statements: Sequence[Statement]) -> Iterator[F
         return
     previous: bytes | None = None
     expected = 1
-    for statement in statements:
-        if statement.link is None or statement.link.kind != "erase":
+    for statement in of_kind(statements, "erase"):
+        if statement.link is None:
             continue
         details = statement.link.details
         if details.get("number") != expected:

@@ -27,6 +27,7 @@ from auditor.manifests import (
 )
 from auditor.residual import Backup as Backup
 from auditor.residual import residual_backups
+from auditor.statements import of_kind, unusual
 from tlog import cbor
 from tlog.errors import Error, MalformedError
 from tlog.merkle import Frontier, leaf_hash
@@ -294,10 +295,11 @@ def draw_sample(
     Those whose SHA-256 of root and commitment is lowest. Whoever signed the statements did not know the root.
     """
     drawn = nsmallest(SAMPLE, statements, key=lambda one: hashlib.sha256(root + one.row.commitment).digest())
-    return tuple(_sampled(one, erased) for one in sorted(drawn, key=lambda one: one.row.seq))
+    return tuple(sampled(one, erased) for one in sorted(drawn, key=lambda one: one.row.seq))
 
 
-def _sampled(statement: Statement, erased: frozenset[bytes]) -> Sampled:
+def sampled(statement: Statement, erased: frozenset[bytes]) -> Sampled:
+    """What is shown of a statement that was drawn."""
     row = statement.row
     content = "opened" if statement.content is not None else "missing"
     if row.commitment in erased:
@@ -306,13 +308,13 @@ def _sampled(statement: Statement, erased: frozenset[bytes]) -> Sampled:
     return Sampled(row.seq, kind, row.entry_index, row.commitment.hex(), leaf_hash(row.entry).hex(), content)
 
 
-def erased_in(statements: Iterable[Statement]) -> frozenset[bytes]:
+def erased_in(statements: Sequence[Statement]) -> frozenset[bytes]:
     """The commitments that tombstones name."""
-    links = (one.link for one in statements if one.link is not None)
+    links = (one.link for one in unusual(statements) if one.link is not None)
     return frozenset(target for link in links for target in link.acts.get("erases", ()))
 
 
-def numbers_of_manifests(statements: Iterable[Statement], files: LogFiles) -> set[int]:
+def numbers_of_manifests(statements: Sequence[Statement], files: LogFiles) -> set[int]:
     """The numbers of the manifests that are announced, or lie beside the log."""
     listed = (
         name.removeprefix(FOLDER).removesuffix(".cose")
@@ -320,8 +322,8 @@ def numbers_of_manifests(statements: Iterable[Statement], files: LogFiles) -> se
         if name.startswith(FOLDER)
     )
     numbers = {int(name) for name in listed if name.isascii() and name.isdigit() and len(name) < 18}
-    for one in statements:
-        if one.link is not None and one.link.kind == "manifest":
+    for one in of_kind(statements, "manifest"):
+        if one.link is not None:
             numbers.add(number_in(one.link.details, "number"))
     return numbers
 

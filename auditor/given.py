@@ -13,7 +13,8 @@ _SECOND = 1_000_000
 
 def check_given(rows: StoreRows, statements: Sequence[Statement], asked: Asked) -> Outcome:
     """Each opening was given, and each backup made, between what it has and now, to the hour."""
-    at = {one.row.seq: one.recorded_at for one in statements if one.recorded_at is not None}
+    asked_of = statements if rows.openings or rows.backups else ()
+    at = {one.row.seq: one.recorded_at for one in asked_of if one.recorded_at is not None}
     latest = asked.now + 300 * _SECOND
     return Outcome(tuple(_faults(rows, at, latest)), _checked(rows))
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from auditor.evidence import Asked, FactRow, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
+from auditor.statements import by_seq, unusual
 
 
 def check_holds(rows: StoreRows, statements: Sequence[Statement], asked: Asked) -> Outcome:
@@ -18,7 +19,7 @@ def check_holds(rows: StoreRows, statements: Sequence[Statement], asked: Asked) 
     in_force: dict[bytes, Statement] = {}
     kept: Counter[bytes] = Counter()
     findings: list[Finding] = []
-    for statement in statements:
+    for statement in unusual(statements):
         if statement.link is None:
             continue
         acts = statement.link.acts
@@ -46,9 +47,9 @@ def _check_cache(
 ) -> Iterator[Finding]:
     if not kept and not any(fact.on_hold for fact in facts):
         return
-    by_seq = {statement.row.seq: statement.row.commitment for statement in statements}
+    known = by_seq(statements)
     for fact in facts:
-        expected = kept[by_seq.get(fact.seq, b"")]
+        expected = kept[known[fact.seq].row.commitment if fact.seq in known else b""]
         if fact.on_hold == expected:
             continue
         evidence = {"stored": fact.on_hold, "stated": expected}

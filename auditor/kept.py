@@ -103,7 +103,7 @@ def _marks(trust: Trust) -> tuple[object, object]:
 def code() -> str:
     """What tells one version of the code that judges from another: what one has passed over, another may not."""
     called = (platform.python_version(), apsw.sqlite_lib_version(), cryptography.__version__)
-    versions = (*called, *map(version, ("cbor2", "pycose")))
+    versions = (*called, *map(version, ("cbor2", "pycose", "pynacl")))
     digest = hashlib.sha256(" ".join(versions).encode())
     for package, names in (("auditor", None), ("tlog", None), ("memory", ("event.py", "schema.sql"))):
         for path in sorted(files(package).iterdir(), key=lambda one: one.name):

@@ -11,6 +11,7 @@ from typing import Final
 
 from auditor.evidence import Entries, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
+from auditor.statements import of_kind
 from tlog.errors import MalformedError
 from tlog.statement import payload_hash_of
 
@@ -20,24 +21,21 @@ _MAX_COUNT: Final = 1 << 40
 def lost_of(statements: Sequence[Statement]) -> frozenset[bytes]:
     """The commitments that statements of kind `lost` name."""
     return frozenset(
-        commitment
-        for statement in statements
-        if statement.link is not None and statement.link.kind == "lost"
-        for commitment in _named(statement)
+        commitment for statement in of_kind(statements, "lost") for commitment in _named(statement)
     )
 
 
 def count_lost(statements: Sequence[Statement]) -> int:
     """How many statements were declared lost, those with them that never reached the log and have no name."""
-    return sum(_stated(one) for one in statements if one.link is not None and one.link.kind == "lost")
+    return sum(map(_stated, of_kind(statements, "lost")))
 
 
 def check_lost(rows: StoreRows, statements: Sequence[Statement], entries: Entries) -> Outcome:
     """Each declaration is a finding; so is one of what the log does not have, or the store still opens."""
     if rows.tenant_id is not None:
         return Outcome()
-    declared = [one for one in statements if one.link is not None and one.link.kind == "lost"]
-    opened = {one.row.commitment for one in statements if declared and one.content is not None}
+    declared = of_kind(statements, "lost")
+    opened = {one.row.commitment for one in (statements if declared else ()) if one.content is not None}
     logged = _commitments(entries) if declared else frozenset()
     findings = []
     count = 0

@@ -32,6 +32,7 @@ _ALIKE: Final = ("agent", "client", "tenant", "source", "key", "subject", "value
 _make: Final[Any] = tuple.__new__
 """Makes a named tuple of values that are known to be as many as its names: half the time of a call."""
 _MAX_ALIKE: Final = 1 << 16
+_Opened = tuple[Link | None, dict[str, Any] | None, list[tuple[str, str]]]
 
 
 class Opening:
@@ -76,14 +77,19 @@ class Opening:
             self._compare_salts(block)
             if len(self._alike) > _MAX_ALIKE:
                 self._alike.clear()  # those that come next are more like the last ones
+            open_row = _open_again if known else _open
             for row in block:
                 tenant = named.get(row.tenant_id)
-                statement, faults = _open_again(row, tenant) if known else _open(row, tenant)
+                link, content, faults = open_row(row, tenant)
                 if faults:
                     self.faults += [Finding("FACT_ALTERED", where, what) for where, what in faults]
-                statement = self._slim(statement, tenant)
-                self.statements.append(statement)
-                yield statement.row
+                slim = self._slim(row, link)
+                if link is not None and tenant is not None:
+                    link = _like(link, slim, tenant)
+                if content is not None:
+                    self._share(content)
+                self.statements.append(_make(Statement, (slim, link, content)))
+                yield slim
         self.salts = sum(map(len, self._salts.values()))
         self._salts = {"link": {}, "content": {}}
         self._alike, self._flags = {}, {}
@@ -95,9 +101,21 @@ class Opening:
         self.digests.append(digest)
         return number < len(self._earlier) and self._earlier[number] == digest
 
-    def _compare_salts(self, block: Iterable[EventRow]) -> None:
+    def _compare_salts(self, block: Sequence[EventRow]) -> None:
         """Notes each salt that a place before it has, too."""
         of_links, of_contents = self._salts["link"], self._salts["content"]
+        links = {row[5]: row[0] for row in block}
+        contents = {row[10]: row[0] for row in block if row[10] is not None}
+        earlier = (of_links.keys(), of_contents.keys())
+        count = 2 * len(block) - sum(row[10] is None for row in block)
+        if (
+            len(links) + len(contents) == count
+            and links.keys().isdisjoint(contents)
+            and all(known.isdisjoint(links) and known.isdisjoint(contents) for known in earlier)
+        ):
+            of_links.update(links)
+            of_contents.update(contents)
+            return
         for row in block:
             salt, other = row.link_salt, row.content_salt
             if salt in of_links or salt in of_contents:
@@ -111,19 +129,22 @@ class Opening:
             else:
                 of_contents[other] = row.seq
 
-    def _slim(self, statement: Statement, tenant: TenantRow | None) -> Statement:
-        """The same statement without bytes that were judged, and nothing of it in memory twice."""
-        row, link, content = statement
+    def _slim(self, row: EventRow, link: Link | None) -> EventRow:
+        """The same row without bytes that were judged, and nothing of it in memory twice."""
         seq, tenant_id, tenant_seq, commitment, data, link_salt, content_hash, entry, index, there, salt = row
         if index is not None and 0 <= index < len(self._entries.entries):
             logged = self._entries.entries[index]
-            entry = logged if logged is not None and logged == entry else entry
-        if link is not None and link.kind == "write" and there is not None:
-            # Of tombstones, of announcements, and of what is erased, a manifest says them again.
-            link_salt = content_hash = _THERE
-            data = data if "link" in self._kept else _THERE
-        there = None if there is None else _THERE
-        salt = None if salt is None else _THERE
+            if logged == entry and logged is not None:
+                entry = logged
+        if there is not None:
+            there = _THERE
+            if link is not None and link.kind == "write":
+                # Of tombstones, of announcements, and of what is erased, a manifest says them again.
+                link_salt = content_hash = _THERE
+                if "link" not in self._kept:
+                    data = _THERE
+        if salt is not None:
+            salt = _THERE
         columns = (
             seq,
             tenant_id,
@@ -137,26 +158,22 @@ class Opening:
             there,
             salt,
         )
-        slim = _make(EventRow, columns)
-        if link is not None and tenant is not None and link[1:4] == (seq, tenant.number, tenant_seq):
-            link = _make(Link, (link.kind, seq, tenant.number, tenant_seq, link.acts, link.details))
-        if isinstance(content, dict):
-            self._share(content)
-        return Statement(slim, link, content)
+        return _make(EventRow, columns)  # type: ignore[no-any-return]
 
     def _note_reused(self, seq: int, of: str, salt: bytes) -> None:
         like = next(name for name, seen in self._salts.items() if salt in seen)
         self.reused.append((_salt_place(seq, of), _salt_place(self._salts[like][salt], like)))
 
     def _share(self, content: dict[str, Any]) -> None:
+        same, get = self._alike.setdefault, content.get
         for name in _ALIKE:
-            said = content.get(name)
+            said = get(name)
             if type(said) is str:
-                content[name] = self._alike.setdefault(said, said)
-        at = content.get("recorded_at")
-        if type(at) is int and at == content.get("valid_from") and type(content["valid_from"]) is int:
+                content[name] = same(said, said)
+        at = get("recorded_at")
+        if type(at) is int and at == get("valid_from") and type(content["valid_from"]) is int:
             content["valid_from"] = at
-        flags = content.get("flags")
+        flags = get("flags")
         if type(flags) is list and len(flags) == 1 and type(flags[0]) is str:
             content["flags"] = self._flags.setdefault(flags[0], flags)
 
@@ -209,22 +226,31 @@ def judge_opened(rows: StoreRows, opening: Opening) -> Outcome:
     return Outcome(tuple(findings), tuple(checked), counts=counts)
 
 
+def _like(link: Link, row: EventRow, tenant: TenantRow) -> Link:
+    """The same link, with the very numbers that its row and tenant have, where they are the same."""
+    kind, seq, number, tenant_seq, acts, details = link
+    if seq != row[0] or number != tenant.number or tenant_seq != row[2]:
+        return link
+    return _make(Link, (kind, row[0], tenant.number, row[2], acts, details))  # type: ignore[no-any-return]
+
+
 def _salt_place(seq: int, of: str) -> str:
     return f"store.db events seq {seq}, salt of the {of}"
 
 
-def _open(row: EventRow, tenant: TenantRow | None) -> tuple[Statement, list[tuple[str, str]]]:
-    """The statement of a row and its faults, each with its place."""
+def _open(row: EventRow, tenant: TenantRow | None) -> _Opened:
+    """Link and content of a row, and its faults, each with its place."""
     faults: list[tuple[str, str]] = []
     link = content = None
+    seq, _, tenant_seq, commitment, data, link_salt, content_hash, entry, _, there, salt = row
     try:
-        if payload_hash_of(row.entry) != row.commitment:
+        if payload_hash_of(entry) != commitment:
             faults.append((row.place, "The signed entry states another commitment than the row."))
     except MalformedError:
         faults.append((row.place, "The signed entry is not one."))
     try:
-        event.open_link(row.commitment, row.link, row.link_salt, row.content_hash)
-        link = event.decode_link(row.link)
+        event.open_link(commitment, data, link_salt, content_hash)
+        link = event.decode_link(data)
     except VerificationError:
         faults.append(
             (row.place, "Link, salt of the link and hash of the content do not open the commitment.")
@@ -232,22 +258,24 @@ def _open(row: EventRow, tenant: TenantRow | None) -> tuple[Statement, list[tupl
     except MalformedError:
         faults.append((row.place, "The link or its salt is not what a link can be."))
     if link is not None:
-        named = None if tenant is None else tenant.number
-        if (link.seq, link.tenant_seq) != (row.seq, row.tenant_seq) or named not in (None, link.tenant):
+        _, stated, named, stated_in_tenant, _, _ = link
+        if stated != seq or stated_in_tenant != tenant_seq or (tenant is not None and named != tenant.number):
             faults.append((row.place, "The row has other numbers or another tenant than its signed link."))
-    if row.content is not None and row.content_salt is not None:
-        where = f"store.db contents seq {row.seq}"
+    if there is not None and salt is not None:
+        what = None
         try:
-            if event.content_hash(row.content, row.content_salt) != row.content_hash:
-                faults.append((where, "The content or its salt is not the one that was promised."))
+            if event.content_hash(there, salt) != content_hash:
+                what = "The content or its salt is not the one that was promised."
             else:
-                content = event.decode_content(row.content)
+                content = event.decode_content(there)
         except MalformedError:
-            faults.append((where, "The content or its salt is not what one can be."))
-    return Statement(row, link, content), faults
+            what = "The content or its salt is not what one can be."
+        if what is not None:
+            faults.append((f"store.db contents seq {seq}", what))
+    return link, content, faults
 
 
-def _open_again(row: EventRow, tenant: TenantRow | None) -> tuple[Statement, list[tuple[str, str]]]:
+def _open_again(row: EventRow, tenant: TenantRow | None) -> _Opened:
     """The same of a row in which an earlier audit found no fault: only what is not in the row itself is compared."""
     link = event.decode_link(row.link)
     content = None
@@ -256,7 +284,7 @@ def _open_again(row: EventRow, tenant: TenantRow | None) -> tuple[Statement, lis
         content = dict(zip(_same(tuple(read)), read.values(), strict=True))
     if tenant is not None and link.tenant != tenant.number:
         return _open(row, tenant)
-    return Statement(row, link, content), []
+    return link, content, []
 
 
 @lru_cache(maxsize=256)
@@ -268,9 +296,12 @@ def _same(names: tuple[str, ...]) -> tuple[str, ...]:
 def _check_names(tenants: Mapping[int, TenantRow], statements: Sequence[Statement]) -> Iterator[Finding]:
     """A tenant has the name that the contents of its statements say."""
     wrong = set()
-    for statement in statements:
-        tenant, content = tenants.get(statement.row.tenant_id), statement.content or {}
-        if tenant is not None and content.get("tenant", tenant.name) != tenant.name:
+    for row, _, content in statements:
+        said = None if content is None else content.get("tenant")
+        if content is None or (said is None and "tenant" not in content):
+            continue
+        tenant = tenants.get(row.tenant_id)
+        if tenant is not None and said != tenant.name:
             wrong.add(tenant.id)
     for number in sorted(wrong):
         what = "The tenant has another name than its statements say."
@@ -280,12 +311,12 @@ def _check_names(tenants: Mapping[int, TenantRow], statements: Sequence[Statemen
 def _check_nameless(rows: StoreRows, statements: Sequence[Statement]) -> Iterator[Finding]:
     """A tenant of which an erasure has left nothing has no name either."""
     kept = {row.tenant_id for table in (rows.facts, rows.ledger, rows.requests) for row in table}
-    for statement in statements:
-        unread = statement.content is None and statement.row.content is not None
+    for row, link, content in statements:
+        unread = content is None and row.content is not None
         # What expires later leaves without an erasure that could take the name along.
-        passing = statement.link is not None and statement.link.details.get("guard") == "expire"
-        if unread or passing or "tenant" in (statement.content or {}):
-            kept.add(statement.row.tenant_id)
+        passing = link is not None and link.details.get("guard") == "expire"
+        if unread or passing or (content is not None and "tenant" in content):
+            kept.add(row.tenant_id)
     for tenant in rows.tenants:
         if tenant.name not in ("", _UNNAMED) and tenant.id not in kept:
             what = "The name of a tenant is there, of which nothing is left that could say it."

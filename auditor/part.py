@@ -21,6 +21,7 @@ from auditor.findings import Finding, Note, Outcome, merge
 from auditor.opening import check_salts, judge_opened, opened
 from auditor.registrations import check_registrations
 from auditor.statement_form import check_forms
+from auditor.statements import Statements
 from auditor.store_rows import read_rows, row_numbers
 from tlog.bundles import Bundle
 
@@ -32,7 +33,8 @@ def audit_part(
     connection: apsw.Connection, log: AuditedLog, asked: Asked, bundle: Bundle, cosigned_at: int | None
 ) -> tuple[list[Outcome], Live, Exhibits]:
     """What a bundle with the contents of one tenant, or none, shows; the rows it has, and what it has to show."""
-    everybody = read_rows(connection, None)
+    many = bundle.many_writers
+    everybody = replace(read_rows(connection, None), many_writers=many)
     links, statements = _check_links(everybody, log, asked)
     outcomes = [links]
     rows, own = everybody, statements
@@ -43,7 +45,7 @@ def audit_part(
         what = "The tenant that the bundle is of is not in its store."
         outcomes.append(Outcome((Finding("FACT_ALTERED", "store.db tenants", what),)))
     elif named:
-        rows = read_rows(connection, named[0].name)
+        rows = replace(read_rows(connection, named[0].name), many_writers=many)
         found, own = check_store(rows, log.files, log.entries, cosigned_at, asked)
         known = list(links.findings)
         outcomes.append(replace(found, findings=tuple(one for one in found.findings if one not in known)))
@@ -64,7 +66,7 @@ def _check_links(rows: StoreRows, log: AuditedLog, asked: Asked) -> tuple[Outcom
     """Every link opened, signed, in its place, in order, and none missing."""
     registered, entries = check_registrations(log.entries, rows, log.files, asked)
     opening, rows = opened(rows, log.entries)
-    statements = tuple(opening.statements)
+    statements = Statements(opening.statements)
     # The cache of acts is there for one tenant alone; here it is made from the links, so that only they count.
     derived = replace(rows, acts=tuple(_acts(statements)))
     outcomes = [

@@ -23,12 +23,14 @@ class Standing:
         """What a statement has made of these writes, by their commitments."""
         for commitment, status in statuses:
             statement = self._by_commitment.get(commitment)
-            content = {} if statement is None else statement.content or {}
-            if statement is None or content.get("key") is None:
+            content = None if statement is None else statement.content
+            key = None if content is None else content.get("key")
+            if statement is None or content is None or key is None:
                 continue
-            members = self._said.setdefault(
-                (statement.row.tenant_id, content.get("agent"), content.get("key")), {}
-            )
+            slot = (statement.row.tenant_id, content.get("agent"), key)
+            members = self._said.get(slot)
+            if members is None:
+                members = self._said[slot] = {}
             if status in _CURRENT:
                 value = content.get("value")
                 told = content.get("text") if value is None else value

@@ -53,6 +53,8 @@ def _is_map(value: object) -> bool:
 
 
 def _are_flags(value: object) -> bool:
+    if value == []:
+        return True
     return isinstance(value, list) and set(map(type, value)) <= {str} and value == sorted(set(value) & _FLAGS)
 
 
@@ -142,12 +144,14 @@ def _check_subjects(statements: Sequence[Statement]) -> Iterator[Finding]:
     # Those of one store and key begin alike, up to the payload: one of them is read for all.
     alike: dict[bytes, str | None] = {}
     store: str | None = None
+    beginning, subject, size = b"", None, -1
     for statement in statements:
         entry = statement.row.entry
-        beginning = entry[:-_DIFFERENT_BYTES]
-        if beginning not in alike:
-            alike[beginning] = _subject_of(entry)
-        subject = alike[beginning]
+        if len(entry) != size or not entry.startswith(beginning):
+            beginning, size = entry[:-_DIFFERENT_BYTES], len(entry)
+            if beginning not in alike:
+                alike[beginning] = _subject_of(entry)
+            subject = alike[beginning]
         store = subject if store is None else store
         if subject is not None and subject != store:
             what = "It is signed as a statement of another store."
@@ -177,7 +181,12 @@ def _check_link(statement: Statement) -> Iterator[Finding]:
 def _is_usual(kind: str, content: Mapping[str, Any]) -> bool:
     """Whether a content is what one of its kind can be: which fields of which types it may have is looked up once."""
     left = _left_to_check(kind, tuple(content), tuple(map(type, content.values())))
-    return left is not None and all(is_right(content[name]) for name, is_right in left)
+    if left is None:
+        return False
+    for name, is_right in left:  # noqa: SIM110  # half the time of a generator
+        if not is_right(content[name]):
+            return False
+    return True
 
 
 @lru_cache(maxsize=256)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from auditor.evidence import Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
+from auditor.statements import of_kind
 from tlog import cbor
 from tlog.errors import MalformedError
 
@@ -22,7 +23,7 @@ LAST: Final = "state.last"
 
 
 @dataclass(slots=True)
-class _Recount:
+class Recount:
     """What the statements up to a point add up to."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -30,7 +31,8 @@ class _Recount:
     tombstone: list[int | bytes] | None = None
     manifest: list[int | bytes] | None = None
     number: int = 0
-    previous: bytes | None = None
+    last: Statement | None = None
+    """The last state statement."""
 
     def take(self, statement: Statement) -> None:
         """Goes past a statement."""
@@ -45,7 +47,7 @@ class _Recount:
         if link.kind == "manifest" and type(number) is int and isinstance(digest, bytes):
             self.manifest = [number, digest]
         if link.kind == KIND:
-            self.number, self.previous = self.number + 1, statement.row.commitment
+            self.number, self.last = self.number + 1, statement
 
     def sequences(self) -> bytes:
         """The digest of where the sequence of each tenant ends."""
@@ -54,26 +56,29 @@ class _Recount:
         ).digest()
 
 
-def check_states(rows: StoreRows, statements: Sequence[Statement]) -> Outcome:
-    """Every state statement counted again, and that they are a chain of which none is missing."""
+def check_states(rows: StoreRows, statements: Sequence[Statement], before: Recount | None = None) -> Outcome:
+    """Every state statement counted again, and that they are a chain of which none is missing.
+
+    `before` is what other statements add up to, which came before these.
+    """
     if rows.tenant_id is not None:
         note = Note("state", "state statements, which count the statements of all tenants")
         return Outcome(not_checked=(note,))
     findings: list[Finding] = []
-    recount = _Recount()
-    last: Statement | None = None
-    for statement in statements:
+    recount = Recount() if before is None else before
+    # Without a state statement nothing asks for the counts.
+    for statement in statements if of_kind(statements, KIND) else ():
         if statement.link is not None and statement.link.kind == KIND:
             findings += _compare(statement, statement.link.details, recount)
-            last = statement
         recount.take(statement)
-    findings += _check_last(rows, last)
+    findings += _check_last(rows, recount.last)
     checked = Note("state", "state statements, each counted again up to where it stands", recount.number)
     return Outcome(tuple(findings), (checked,), counts={"states": recount.number})
 
 
-def _compare(statement: Statement, said: Mapping[str, Any], recount: _Recount) -> Iterator[Finding]:
+def _compare(statement: Statement, said: Mapping[str, Any], recount: Recount) -> Iterator[Finding]:
     place = statement.row.place
+    previous = None if recount.last is None else recount.last.row.commitment
     counts = said.get("counts")
     if counts != dict(recount.counts):
         stated = counts if isinstance(counts, dict) else {}
@@ -93,7 +98,7 @@ def _compare(statement: Statement, said: Mapping[str, Any], recount: _Recount) -
     if said.get("manifest") != recount.manifest:
         what = "The last manifest before the state statement is not the one that it names."
         yield Finding("FACT_ALTERED", place, what)
-    if said.get("number") != recount.number + 1 or said.get("previous") != recount.previous:
+    if said.get("number") != recount.number + 1 or said.get("previous") != previous:
         what = "The state statement does not follow the one before it."
         yield Finding("SEQUENCE_GAP", place, what, {"expected": recount.number + 1})
 

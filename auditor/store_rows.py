@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any, Final, Literal, TypeVar
 
 import apsw
@@ -152,6 +152,36 @@ def read_rows(connection: apsw.Connection, tenant: str | None, take: Take = _as_
     return rows
 
 
+def read_some(connection: apsw.Connection, chosen: Mapping[str, str], take: Take) -> StoreRows:
+    """The same, of some tables only those rows that a condition chooses."""
+    flaws: list[StoreFlaw] = []
+    reader = _Reader(connection, flaws)
+    reader.limit()
+    tenants = reader.rows("tenants", _TENANTS, TenantRow)
+    of_events = f" WHERE {chosen['events']} ORDER BY e.seq"
+    return StoreRows(
+        tenants=tenants,
+        events=tuple(take(reader.each("events", _EVENTS, EventRow, of_events), tenants)),
+        facts=reader.rows("facts", _FACTS, FactRow, f" WHERE {chosen['facts']} ORDER BY seq"),
+        acts=reader.rows("acts", _ACTS, ActRow, f" WHERE {chosen['acts']}"),
+        conflicts=reader.rows(
+            "conflicts", _CONFLICTS, ConflictRow, f" WHERE {chosen['conflicts']} ORDER BY seq"
+        ),
+        ledger=reader.rows("ledger", _LEDGER, LedgerRow, f" WHERE {chosen['ledger']} ORDER BY id"),
+        requests=reader.rows(
+            "idempotency", _REQUESTS, RequestRow, f" WHERE {chosen['idempotency']} ORDER BY id"
+        ),
+        tokens=reader.rows("tokens", _TOKENS, TokenRow),
+        erasures=reader.rows("erasures", _ERASURES, ErasureRow, " ORDER BY number"),
+        openings=reader.rows("openings", _OPENINGS, OpeningRow),
+        backups=reader.rows("backups", _BACKUPS, BackupRow),
+        grants=reader.rows("grants", _GRANTS, GrantRow, " ORDER BY seq"),
+        stray_contents=tuple(_strays(reader)) if chosen["facts"] != "0" else (),
+        meta=_meta(reader),
+        flaws=tuple(flaws),
+    )
+
+
 def read_few(connection: apsw.Connection) -> StoreRows:
     """The rows of which a store has few: tenants and erasures."""
     reader = _Reader(connection, [])
@@ -261,8 +291,8 @@ class _Reader:
         texts = tuple(at for at, kind in enumerate(types) if kind == "t")
         shared = tuple(at for at, kind in enumerate(types) if kind in _SHARED)
         right: set[tuple[type, ...]] = set()
-        # A named tuple is made of a row as it is, which takes a fraction of the time.
-        build: Callable[[Iterable[Any]], _Row] = getattr(make, "_make", lambda values: make(*values))
+        build = _maker(make)
+        same = self._alike.setdefault
         for row in self.raw(table, sql + rest):
             kinds = tuple(map(type, row))
             # Rows of a table are of few sorts: each is judged once.
@@ -273,17 +303,17 @@ class _Reader:
                     self._flaws.append(StoreFlaw(where, "A column has a value that it can't have."))
                     continue
                 right.add(kinds)
-            yield build(self._plain(row, texts, shared) if texts or shared else row)
-
-    def _plain(self, row: Sequence[Any], texts: Iterable[int], shared: Iterable[int]) -> Sequence[Any]:
-        """The same row with its texts decoded, and with the very values that other rows have as well."""
-        values = list(row)
-        for at in texts:
-            # Not UTF-8: a text that no store writes, and that equals none of ours.
-            values[at] = _text(values[at])
-        for at in shared:
-            values[at] = self._alike.setdefault(values[at], values[at])
-        return values
+            values = row
+            if texts or shared:
+                values = list(row)
+                for at in texts:
+                    # Not UTF-8: a text that no store writes, and that equals none of ours.
+                    values[at] = _text(values[at])
+                # The very values that other rows have as well.
+                for at in shared:
+                    value = values[at]
+                    values[at] = same(value, value)
+            yield build(values)
 
     def raw(self, table: str, sql: str) -> Iterator[Sequence[Any]]:
         """The rows of a statement, up to the first that can't be read."""
@@ -302,6 +332,14 @@ class _Reader:
     def _spent(self) -> bool:
         self._steps += _CHECK_STEPS
         return self._steps > MAX_STEPS
+
+
+def _maker(make: Callable[..., _Row]) -> Any:
+    """What makes a value of columns that are as many as its fields: a named tuple of a row as it is, in a fraction of
+    the time."""
+    if isinstance(make, type) and issubclass(make, tuple):
+        return partial(tuple.__new__, make)
+    return lambda values: make(*values)
 
 
 def _is_right(kinds: Sequence[type], types: str) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from auditor.ageing import due_times
@@ -19,6 +20,8 @@ from auditor.checks_log import CHECKPOINT
 from auditor.evidence import Asked, Entries, Statement, StoreRows
 from auditor.exhibits import Backup, Exhibits, PageMap, Sampled
 from auditor.findings import Note, Outcome
+from auditor.narrow_checks import Base
+from auditor.row_marks import load_marks
 from auditor.snapshot import Snapshot
 from tlog import cbor
 from tlog.merkle import leaf_hash
@@ -54,17 +57,25 @@ def mark_of(snapshot: Snapshot, log: AuditedLog) -> str | None:
         parts.append(None if source is None else _digest(source.read, source.size_bytes))
     parts += [entries.size, hashlib.sha256(b"".join(_leaves(entries))).digest(), sorted(entries.successions)]
     parts.append([[span.start, span.size, span.origin, span.at is None] for span in entries.spans])
-    for name in log.files.names:
+    parts += _beside(log)
+    return hashlib.sha256(cbor.encode(parts)).hexdigest()
+
+
+def beside_of(log: AuditedLog) -> str:
+    """A digest of the files beside the tiles."""
+    return hashlib.sha256(cbor.encode(_beside(log))).hexdigest()
+
+
+def _beside(log: AuditedLog) -> list[Any]:
+    """Each file beside the tiles with its digest."""
+    parts: list[Any] = []
+    for name in log.files.names or ():
         # The tiles, and what the checkpoint covers, were compared with the entries as the log was read.
         if not name.startswith(_TILES) and name != CHECKPOINT:
             data = log.files.read(name)
-            parts.append(
-                [
-                    name.encode("utf-8", "surrogateescape"),
-                    None if data is None else hashlib.sha256(data).digest(),
-                ]
-            )
-    return hashlib.sha256(cbor.encode(parts)).hexdigest()
+            digest = None if data is None else hashlib.sha256(data).digest()
+            parts.append([name.encode("utf-8", "surrogateescape"), digest])
+    return parts
 
 
 def holds_until(rows: StoreRows, statements: Sequence[Statement], entries: Entries, asked: Asked) -> int:
@@ -85,13 +96,20 @@ def seen_at(log: AuditedLog) -> list[int]:
 
 
 def to_keep(
-    mark: str | None, seen: Sequence[int], outcome: Outcome, exhibits: Exhibits, asked: Asked, until: int
+    mark: str | None,
+    beside: str,
+    seen: Sequence[int],
+    outcome: Outcome,
+    exhibits: Exhibits,
+    asked: Asked,
+    until: int,
 ) -> dict[str, Any]:
     """What a later audit is to know of this one; nothing where it could not tell whether the bytes are the same."""
     if mark is None or until <= asked.now:
         return {}
     return {
         "mark": mark,
+        "beside": beside,
         "at": asked.now,
         "seen": list(seen),
         "until": until,
@@ -113,12 +131,7 @@ def recall(kept: Mapping[str, Any], mark: str | None, seen: Sequence[int], asked
     one, unless a key began or ended in between.
     """
     try:
-        if mark is None or kept["mark"] != mark or not kept["at"] <= asked.now < kept["until"]:
-            return None
-        # What no witness dates is judged by the clock.
-        pairs = [*zip(kept["seen"], seen, strict=True), (kept["at"] // _SECOND, asked.now // _SECOND)]
-        moments = list(_of_keys(asked.trust))
-        if any(now < then or any(then < moment <= now for moment in moments) for then, now in pairs):
+        if mark is None or kept["mark"] != mark or not _is_of_now(kept, seen, asked):
             return None
         outcome = Outcome(
             checked=tuple(_again(_notes(kept["checked"]))),
@@ -139,6 +152,34 @@ def recall(kept: Mapping[str, Any], mark: str | None, seen: Sequence[int], asked
     except (KeyError, TypeError, ValueError):
         return None
     return Said(outcome, exhibits)
+
+
+def base_of(folder: Path, log: AuditedLog, asked: Asked) -> Base | None:
+    """What an earlier audit kept of this store, if nothing but new statements of it came into the log since."""
+    kept, entries = log.before.store, log.entries
+    try:
+        counts = kept["counts"]
+        first, verified = counts["entries"], log.verified
+        one_log = len(entries.spans) == 1 and not entries.successions and not entries.others
+        grown = first == counts["statements"] and first <= log.before.size <= entries.size
+        if verified is None or not (one_log and grown and _is_of_now(kept, seen_at(log), asked)):
+            return None
+        if kept["beside"] != beside_of(log):
+            return None
+        marks = load_marks(folder, verified.checkpoint.origin, kept["mark"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return Base(marks, kept) if marks is not None and marks.last == first else None
+
+
+def _is_of_now(kept: Mapping[str, Any], seen: Sequence[int], asked: Asked) -> bool:
+    """Whether what was said of some bytes has to be said of them now."""
+    if not kept["at"] <= asked.now < kept["until"]:
+        return False
+    # What no witness dates is judged by the clock.
+    pairs = [*zip(kept["seen"], seen, strict=True), (kept["at"] // _SECOND, asked.now // _SECOND)]
+    moments = list(_of_keys(asked.trust))
+    return not any(now < then or any(then < moment <= now for moment in moments) for then, now in pairs)
 
 
 def _again(notes: Sequence[Note]) -> Iterator[Note]:

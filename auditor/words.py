@@ -10,10 +10,9 @@ import os
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import apsw
 
@@ -87,8 +86,7 @@ _UNSPACED: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Indexed:
+class Indexed(NamedTuple):
     """A fact that the word index has the words of."""
 
     seq: int
@@ -98,18 +96,31 @@ class Indexed:
 
 def check_words(connection: apsw.Connection, facts: Iterable[Indexed]) -> Outcome:
     """The word index holds the words of these facts and no others."""
-    known = tuple(facts)
-    expected = _make_index(known)
+    count = _Count()
+    expected = _make_index(count.of(facts))
     try:
         for statement in _VOCABULARY:
             connection.execute(statement)
-        return _compare(connection, expected, len(known))
+        return _compare(connection, expected, count.so_far)
     except (apsw.Error, Error, UnicodeDecodeError):
         return Outcome(
             (Finding("FACT_ALTERED", "store.db search", "The word index is damaged: it can't be read."),)
         )
     finally:
         expected.close()
+
+
+class _Count:
+    """Counts what passes by: facts are gone through once, and need not be in memory together."""
+
+    def __init__(self) -> None:
+        self.so_far = 0
+
+    def of(self, facts: Iterable[Indexed]) -> Iterator[Indexed]:
+        """The same facts."""
+        for fact in facts:
+            self.so_far += 1
+            yield fact
 
 
 def columns_of(fact: Indexed) -> tuple[str, ...]:

@@ -8,15 +8,16 @@ carries neither a key nor the head of the log: what it is restored to is what th
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory import store_backup
 from memory.backup_format import Writer, encrypt
-from memory.backup_keys import KeyRing, new_subject
-from memory.engines import require_file_store
-from memory.erase_record import LOCK, recover
-from memory.home_names import KEYS
+from memory.backup_keys import KeyRing, new_subject, ring_of
+from memory.engines import engine_of
+from memory.erase_record import alone, recover
 from memory.recovery import last_manifest
 from memory.store import SCHEMA_VERSION
 from memory.times import HOUR, format_time, whole_hour
@@ -26,11 +27,20 @@ from tlog.errors import MalformedError, UnavailableError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from memory.store import Store
     from memory.store_read import Snapshot
     from memory.wiring import Home
 
 KEEP_DAYS: Final = 90
 SUFFIX: Final = ".backup"
+
+
+class _Source(NamedTuple):
+    """What a backup is made of: the home, one view of its store, and the keys that records are encrypted under."""
+
+    home: Home
+    view: Snapshot
+    ring: KeyRing
 
 
 def _no_failure(_: str) -> None:
@@ -44,27 +54,30 @@ def backup(
 
     Holds the lock of erasures, so that what it has is not erased meanwhile. `failpoint` is called after each step.
     """
-    require_file_store(home.config.database, "a backup")
     parts = home.parts()
     number = new_number()
     path = target / f"{number.hex()}{SUFFIX}" if target.is_dir() else target
     _require_outside(home, path)
-    with home.files.lock(LOCK):
+    if home.config.log_storage is not None:
+        from memory.backup_places import require_no_versions
+        from tlog.bucket import open_bucket
+
+        require_no_versions(open_bucket(home.config.log_storage))
+    with alone(parts):
         recover(parts)
-        ring = KeyRing(home.path / KEYS)
+        ring = ring_of(home)
         made_at = whole_hour(parts.clock())
         expires_at = -(-(parts.clock() + keep_microseconds) // HOUR) * HOUR
-        with parts.store.read() as view:
-            last_seq = store_backup.last_seq(view)
+        with _settled(parts.store) as (view, last_seq):
             _make_keys(view, ring)
             ring.list_backup(number, made_at, expires_at, last_seq)
             ring.flush()
             failpoint("keys")
-            with parts.store.write() as txn:
+            with parts.store.write_whole() as txn:
                 store_backup.add_backup(txn, number, made_at, expires_at, last_seq)
             failpoint("noted")
             head = {"number": number, "made_at": made_at, "expires_at": expires_at}
-            count = _write(home, view, ring, path, head, failpoint)
+            count = _write(_Source(home, view, ring), path, head, failpoint)
     return {
         "file": str(path),
         "backup": number.hex(),
@@ -72,6 +85,16 @@ def backup(
         "made_at": format_time(made_at),
         "expires_at": format_time(expires_at),
     }
+
+
+@contextmanager
+def _settled(store: Store) -> Iterator[tuple[Snapshot, int]]:
+    """A view of the store and the number of its last statement: every smaller number that there will be is in it."""
+    with ExitStack() as stack:
+        with store.write_alone():
+            view = stack.enter_context(store.read_whole())
+            last_seq = store_backup.last_seq(view)
+        yield view, last_seq
 
 
 def _require_outside(home: Home, path: Path) -> None:
@@ -106,20 +129,13 @@ def _make_keys(view: Snapshot, ring: KeyRing) -> None:
     ring.make("meta", 0)
 
 
-def _write(
-    home: Home,
-    view: Snapshot,
-    ring: KeyRing,
-    path: Path,
-    head: dict[str, Any],
-    failpoint: Callable[[str], None],
-) -> int:
+def _write(source: _Source, path: Path, head: dict[str, Any], failpoint: Callable[[str], None]) -> int:
     """How many statements the file has, which stands under its name once all of it is durable."""
     unfinished = path.with_name(path.name + ".part")
     try:
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            count = _write_frames(home, view, ring, Writer(file), head)
+            count = _write_frames(source, Writer(file), head)
             failpoint("written")
             file.flush()
             os.fsync(file.fileno())
@@ -136,7 +152,8 @@ def _write(
     return count
 
 
-def _write_frames(home: Home, view: Snapshot, ring: KeyRing, writer: Writer, head: dict[str, Any]) -> int:
+def _write_frames(source: _Source, writer: Writer, head: dict[str, Any]) -> int:
+    home, view, ring = source
     number: bytes = head["number"]
 
     def sealed(space: str, place: int, secret: object) -> bytes:
@@ -145,6 +162,7 @@ def _write_frames(home: Home, view: Snapshot, ring: KeyRing, writer: Writer, hea
         return encrypt(key, number, space, place, secret)
 
     manifests, digest = last_manifest(view)
+    vault = home.parts().vault
     writer.frame(
         "head",
         head
@@ -154,10 +172,15 @@ def _write_frames(home: Home, view: Snapshot, ring: KeyRing, writer: Writer, hea
             "subject": home.config.subject,
             "manifests": manifests,
             "manifest": digest,
+            **({} if home.config.database is None else {"engine": engine_of(home.config.database)}),
         },
     )
     for row_id, tenant, name, last_seq in store_backup.tenants(view):
-        writer.frame("tenant", row_id, tenant, last_seq, sealed("tenant", row_id, name) if name else None)
+        keys = vault.keys_of(tenant) if name else None
+        rest = [] if keys is None else [sealed("tenant", row_id, keys)]
+        writer.frame(
+            "tenant", row_id, tenant, last_seq, sealed("tenant", row_id, name) if name else None, *rest
+        )
     count = 0
     for record in store_backup.records(view):
         secret = None if record.secret is None else sealed("record", record.seq, list(record.secret))

@@ -15,10 +15,15 @@ import os
 import struct
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from memory.backup_places import FolderPlace
+from memory.home_names import KEYS
 from tlog.errors import UnavailableError
-from tlog.keys import flush_folder
+
+if TYPE_CHECKING:
+    from memory.backup_places import Place
+    from memory.wiring import Home
 
 FOLDER: Final = "backup"
 KEY_BYTES: Final = 32
@@ -37,15 +42,16 @@ _SLOT: Final = struct.Struct(f"{SUBJECT_BYTES}s{SLOT_BYTES - SUBJECT_BYTES - _MA
 class KeyRing:
     """The keys of backups in the folder of a home's keys."""
 
-    def __init__(self, keys: Path) -> None:
-        self.folder = keys / FOLDER
+    def __init__(self, keys: Path, place: Place | None = None) -> None:
+        """The ring of a home with its keys in this folder; in another place, where one is given."""
+        self._place = FolderPlace(keys / FOLDER) if place is None else place
         self._chunks: dict[tuple[str, int], bytearray] = {}
         self._changed: set[tuple[str, int]] = set()
         self._subjects: dict[bytes, bytes] = {}
 
     def exists(self) -> bool:
         """Whether a backup was ever made, so that there may be keys."""
-        return self.folder.is_dir()
+        return self._place.exists()
 
     def key(self, space: str, number: int) -> bytes | None:
         """The key at a place, None if it was never made or is destroyed."""
@@ -93,11 +99,9 @@ class KeyRing:
         """Returns once every key that was made is durable."""
         if not self._changed:
             return
-        self.folder.mkdir(mode=0o700, exist_ok=True)
         for space, chunk in sorted(self._changed):
-            self._overwrite(self._path(space, chunk), bytes(self._chunks[space, chunk]), 0)
+            self._place.write(_name(space, chunk), bytes(self._chunks[space, chunk]))
         self._changed.clear()
-        flush_folder(self.folder)
 
     def places(self, space: str) -> Iterator[int]:
         """The places of a space that have a key, or what a crash left of one."""
@@ -127,9 +131,9 @@ class KeyRing:
 
     def _marked(self, space: str) -> Iterator[tuple[int, bytes]]:
         """The places that are not zero, each with the name of the subject's key that it is wrapped under."""
-        for path in sorted(self.folder.glob(f"{space}-*.keys")):
-            first = int(path.stem.rpartition("-")[2]) * SLOTS
-            data = path.read_bytes()
+        for name in self._place.names(f"{space}-"):
+            first = int(name.removesuffix(".keys").rpartition("-")[2]) * SLOTS
+            data = self._place.read(name) or b""
             whole = len(data) - len(data) % SLOT_BYTES
             for at, (subject, mark) in enumerate(_SLOT.iter_unpack(data[:whole])):
                 if mark != _NO_MARK:
@@ -150,14 +154,10 @@ class KeyRing:
     def _chunk(self, space: str, chunk: int) -> bytearray:
         found = self._chunks.get((space, chunk))
         if found is None:
-            path = self._path(space, chunk)
-            data = path.read_bytes() if path.exists() else b""
+            data = self._place.read(_name(space, chunk)) or b""
             found = bytearray(data.ljust(SLOTS * SLOT_BYTES, b"\0"))
             self._chunks[space, chunk] = found
         return found
-
-    def _path(self, space: str, chunk: int) -> Path:
-        return self.folder / f"{space}-{chunk}.keys"
 
     def _fill(self, space: str, numbers: Collection[int], fill: object) -> None:
         """Overwrites the places, in memory and in their files, in place."""
@@ -166,39 +166,29 @@ class KeyRing:
             by_chunk.setdefault(number // SLOTS, []).append(number)
         for chunk, places in by_chunk.items():
             data = self._chunk(space, chunk)
-            with self._path(space, chunk).open("r+b", buffering=0) as file:
-                for number in places:
-                    at = number % SLOTS * SLOT_BYTES
-                    data[at : at + SLOT_BYTES] = fill(SLOT_BYTES)  # type: ignore[operator]
-                    os.pwrite(file.fileno(), bytes(data[at : at + SLOT_BYTES]), at)
-                os.fsync(file.fileno())
+            pieces = [(number % SLOTS * SLOT_BYTES, SLOT_BYTES) for number in places]
+            for at, size in pieces:
+                data[at : at + size] = fill(size)  # type: ignore[operator]
+            self._place.overwrite(_name(space, chunk), bytes(data), pieces)
 
     def _drop_if_empty(self, space: str, chunk: int) -> None:
         if not any(self._chunk(space, chunk)):
-            self._path(space, chunk).unlink(missing_ok=True)
-            flush_folder(self.folder)
+            self._place.remove(_name(space, chunk))
 
     # Subjects
 
-    def _subject_path(self, subject: bytes) -> Path:
-        return self.folder / "subjects" / f"{subject.hex()}.key"
-
     def _subject_key(self, subject: bytes) -> bytes | None:
         known = self._subjects.get(subject)
-        path = self._subject_path(subject)
-        if known is None and path.exists():
-            data = path.read_bytes()
-            known = data if len(data) == KEY_BYTES else None
+        if known is None:
+            data = self._place.read(_subject_name(subject))
+            known = data if data is not None and len(data) == KEY_BYTES else None
             if known is not None:
                 self._subjects[subject] = known
         return known
 
     def _make_subject(self, subject: bytes) -> bytes:
-        path = self._subject_path(subject)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         key = os.urandom(KEY_BYTES)
-        self._overwrite(path, key, 0)
-        flush_folder(path.parent)
+        self._place.write(_subject_name(subject), key)
         self._subjects[subject] = key
         return key
 
@@ -209,20 +199,18 @@ class KeyRing:
 
     def _destroy_subject(self, subject: bytes) -> None:
         self._subjects.pop(subject, None)
-        path = self._subject_path(subject)
-        if path.exists():
-            self._overwrite(path, os.urandom(KEY_BYTES), 0)
-            path.unlink()
-            flush_folder(path.parent)
+        name = _subject_name(subject)
+        if self._place.read(name) is not None:
+            self._place.write(name, os.urandom(KEY_BYTES))
+            self._place.remove(name)
 
-    def _overwrite(self, path: Path, data: bytes, at: int) -> None:
-        """Returns once these bytes stand in the file, in place and durable; it is made for its owner alone."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            os.pwrite(descriptor, data, at)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+
+def _name(space: str, chunk: int) -> str:
+    return f"{space}-{chunk}.keys"
+
+
+def _subject_name(subject: bytes) -> str:
+    return f"subjects/{subject.hex()}.key"
 
 
 def new_subject() -> bytes:
@@ -254,3 +242,16 @@ def _unwrap(wrapping: bytes, body: bytes, subject: bytes) -> bytes | None:
     except InvalidTag:
         return None
     return key
+
+
+def ring_of(home: Home) -> KeyRing:
+    """The keys of the backups of a home: its own, or those that its nodes share in the bucket of the log."""
+    keys, url = home.path / KEYS, home.config.log_storage
+    if url is None:
+        return KeyRing(keys)
+    from memory.backup_places import BucketPlace
+    from memory.pg_vault import SEAL_KEY
+    from tlog.bucket import open_bucket
+    from tlog.keys import load_secret
+
+    return KeyRing(keys, BucketPlace(open_bucket(url), load_secret(keys / SEAL_KEY)))

@@ -44,6 +44,7 @@ def outbox(home: Home) -> Iterator[Finding]:
 def checkpoint(home: Home) -> Iterator[Finding]:
     """Whether the public checkpoint is what the home's own policy asks for, and young enough."""
     from memory.answers import Receipts
+    from tlog.staging import HEAD, parse_head
 
     note = home.public_storage().read(CHECKPOINT)
     if note is None:
@@ -52,6 +53,14 @@ def checkpoint(home: Home) -> Iterator[Finding]:
     public, policy = Receipts(home).published(), home.policy()
     if public.root is None:
         yield fail("checkpoint", "the public checkpoint can't be read", "muniment log fsck")
+        return
+    known = parse_head(home.private_storage().read(HEAD), home.origin).size
+    if public.size > known:
+        yield fail(
+            "checkpoint",
+            f"the log was put back: its public checkpoint covers {public.size} entries, and it knows {known}",
+            "muniment log restore, before anything is written",
+        )
         return
     if policy.quorum is not None and not public.witnessed:
         yield fail(

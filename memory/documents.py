@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +21,7 @@ from memory.remember import remember
 from memory.scope import open_scope
 from memory.store_documents import standing_key_tags
 from tlog.errors import MalformedError, RefusedError
+from tlog.storage import LOCK_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from memory.model import Principal
@@ -54,9 +55,13 @@ class Documents:
         self._principal = replace(principal, client=CLIENT, authenticated=False, reported=False)
         self._collection = collection
 
-    def editing(self) -> AbstractContextManager[None]:
-        """Held, nobody else edits documents of this home: for who writes what depends on what is there."""
-        return self._parts.home.files.lock(LOCK)
+    @contextmanager
+    def editing(self) -> Iterator[None]:
+        """Held, nobody else edits these documents, on whichever node: for who writes what depends on what is there."""
+        parts = self._parts
+        tag = parts.vault.index_tag("documents", self._principal.tenant, self._collection)
+        with parts.home.files.lock(LOCK), parts.store.alone_editing(tag, LOCK_TIMEOUT_SECONDS):
+            yield
 
     def put(self, name: str, text: str) -> dict[str, Any]:
         """The answer of `remember` for this version of the document; `agreed` if it is the one there is."""

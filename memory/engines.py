@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memory.home_names import KEYS, STORE
-from tlog.errors import MalformedError, UnavailableError
+from tlog.errors import UnavailableError
 
 if TYPE_CHECKING:
     from memory.store import Store
@@ -43,7 +43,6 @@ def require_postgres() -> None:
         ) from None
 
 
-def require_file_store(database: str | None, what: str) -> None:
-    """Returns if the store is a file; MalformedError saying what there is not yet on PostgreSQL."""
-    if database is not None:
-        raise MalformedError(f"{what} is not there yet for a store on PostgreSQL", code="not_on_postgres")
+def engine_of(database: str | None) -> str:
+    """What keeps the store of a home with these settings: what a backup is put back into."""
+    return "sqlite" if database is None else "postgres"

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from memory import store_backup, store_erase
-from memory.home_names import KEYS
 from memory.manifest_fields import MAX_ITEMS
-from tlog.errors import Error
+from tlog.errors import Error, UnavailableError
 
 if TYPE_CHECKING:
+    from memory.backup_keys import KeyRing
     from memory.parts import Parts
 
 System = dict[str, Any]
@@ -23,13 +23,14 @@ def destroy_keys(parts: Parts, tenant_id: int, seqs: Sequence[int]) -> tuple[Sys
     Keys go as well of every row of hashes that is no longer there, and of the requests that made the statements,
     kept or not. It may be done again.
     """
-    from memory.backup_keys import KeyRing
+    from memory.backup_keys import ring_of
 
-    ring = KeyRing(parts.home.path / KEYS)
-    if not ring.exists():
-        return ()
+    ring = ring_of(parts.home)
     system: System = {"kind": "backup", "method": "destroy_key"}
     try:
+        _require_all(parts, ring)
+        if not ring.exists():
+            return ()
         destroyed = ring.destroy("record", seqs)
         with parts.store.read_whole() as view:
             concerned = set(store_erase.requests_of(view, tenant_id, seqs))
@@ -40,6 +41,21 @@ def destroy_keys(parts: Parts, tenant_id: int, seqs: Sequence[int]) -> tuple[Sys
     except Error:
         return (system | {"erased": 0, "result": "failed", "why": ["backups_remain"]},)
     return (system | {"erased": destroyed, "result": "verified"},)
+
+
+def _require_all(parts: Parts, ring: KeyRing) -> None:
+    """Returns if the keys of every backup that the database knows of are in this ring; UnavailableError if not.
+
+    Where many nodes share a database and no bucket, each has files of its own, and one of them made the backups.
+    """
+    if parts.home.config.database is None:
+        return
+    with parts.store.read_whole() as view:
+        made = {number for number, *_ in store_backup.backups(view)}
+    if made - {number for number, *_ in ring.listed_backups()}:
+        raise UnavailableError(
+            "the keys of backups are in the folder of another node", code="key_not_destroyed"
+        )
 
 
 def sweep(parts: Parts) -> None:

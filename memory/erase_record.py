@@ -91,7 +91,7 @@ def add_tombstone(
     """The number of the erasure and its erase statement, which names these targets and the tombstone before it."""
     number = store_erase.start_erasure(txn, tenant_id, draft.request, encode_detail(draft.detail))
     before = txn.view.erasure(number - 1)
-    previous = None if before is None else txn.view.event_by_seq(before.tombstone_seq or 0)
+    previous = None if before is None else txn.view.commitment_of_any(before.tombstone_seq or 0)
     made = txn.add_event(
         txn.view.tenant_by_id(tenant_id),
         "erase",
@@ -100,7 +100,7 @@ def add_tombstone(
         acts={"erases": targets},
         details={
             "number": number,
-            "previous": None if previous is None else previous.commitment,
+            "previous": previous,
             "request": draft.request,
             "guard": draft.detail["guard"]["disposition"],
             "basis": draft.detail["basis"],

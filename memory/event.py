@@ -156,8 +156,9 @@ def decode_link(data: bytes) -> Link:
     """
     plain = event_written.decode(data)
     if plain is not None:
-        acts = _NOTHING if plain.retired is None else {"retires": (plain.retired,)}
-        return Link("write", plain.seq, plain.tenant, plain.tenant_seq, acts, _OUTCOMES[plain.outcome])
+        seq, tenant, tenant_seq, outcome, retired = plain
+        acts = _NOTHING if retired is None else {"retires": (retired,)}
+        return Link("write", seq, tenant, tenant_seq, acts, _OUTCOMES[outcome])
     fields = cbor.decode(data, max_bytes=MAX_LINK_BYTES)
     if not isinstance(fields, dict):
         raise MalformedError("expected a link to be a CBOR map")

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from memory import store_bundle
+from memory.backup_places import BUCKET_FOLDER
+from memory.chain import log_number
 from memory.config import Config, format_config
-from memory.engines import require_file_store
-from memory.erase_record import LOCK
+from memory.erase_record import alone
 from memory.home_names import CHECKPOINT, CONFIG, KEY_LIST, POLICY, STORE, TRUST, public_log
 from memory.layout import make_private_file
 from memory.store_openings import add_openings
@@ -29,7 +30,9 @@ from tlog.bundles import NAME, Bundle, BundleFile, Scope, sign_bundle
 from tlog.errors import MalformedError, UnavailableError
 
 if TYPE_CHECKING:
+    from memory.parts import Parts
     from memory.wiring import Home
+    from tlog.storage import Storage
 
 _FILES: Final = (POLICY, TRUST, KEY_LIST)
 # Other settings name clients, folders, commands and systems, and are nobody's to have.
@@ -48,6 +51,8 @@ _SETTINGS: Final = (
     "instruction_shaped",
     "unknown_tenants",
 )
+# Of the objects in the bucket of a log: what is for nodes alone.
+_NOT_PUBLIC: Final = (f"{BUCKET_FOLDER}/", "probe/")
 _CHUNK_BYTES: Final = 1 << 20
 _TRIES: Final = 5
 
@@ -68,10 +73,9 @@ def export_evidence(home: Home, folder: Path, scope: Scope, tenant: str | None) 
     With the scope `tenant` the contents of that tenant alone are in it. No erasure goes on meanwhile: what is in
     the bundle is noted as given before anything of it could be erased.
     """
-    require_file_store(home.config.database, "an evidence bundle")
     made = _make_folder(folder)
     try:
-        with home.files.lock(LOCK):
+        with alone(home.parts()):
             return _export(home, folder, scope, tenant)
     except BaseException:
         _remove(folder, made)
@@ -84,7 +88,9 @@ def _export(home: Home, folder: Path, scope: Scope, tenant: str | None) -> Expor
     heads = list(_read_heads(home))
     make_private_file(folder / STORE)
     number = None
-    if scope == "all":
+    if home.config.database is not None:
+        number = _copy_database(parts, folder, scope, tenant)
+    elif scope == "all":
         parts.store.copy_to(folder / STORE)
         store_bundle.take_out_access(folder / STORE)
     else:
@@ -103,7 +109,7 @@ def _export(home: Home, folder: Path, scope: Scope, tenant: str | None) -> Expor
     given = store_bundle.contents_in(folder / STORE)
     recipient = None if scope == "links" else new_number()
     if recipient is not None:
-        with parts.store.write() as txn:
+        with parts.store.write_whole() as txn:
             add_openings(txn, given, recipient, whole_hour(parts.clock()))
     bundle = Bundle(
         made_at=whole_hour(parts.clock()),
@@ -113,11 +119,27 @@ def _export(home: Home, folder: Path, scope: Scope, tenant: str | None) -> Expor
         files=tuple(_listed(folder)),
         tenant=number,
         recipient=recipient,
+        many_writers=home.config.database is not None,
     )
     _write(folder / NAME, sign_bundle(home.manifest_signer(), parts.issuer, parts.subject, bundle))
     return Exported(
         len(bundle.files), bundle.statements, len(given), None if recipient is None else recipient.hex()
     )
+
+
+def _copy_database(parts: Parts, folder: Path, scope: Scope, tenant: str | None) -> bytes | None:
+    """The number of the tenant whose contents alone are in the copy, if there is one."""
+    from memory.pg_bundle import copy_rows
+
+    number, tenant_id = None, None
+    with parts.store.read_whole() as view:
+        if scope == "tenant":
+            found = view.tenant(parts.vault.index_tag("tenant", tenant or ""))
+            if found is None or not found.name:
+                raise MalformedError("expected the name of a tenant of this home", code="unknown_tenant")
+            number, tenant_id = found.number, found.id
+        copy_rows(view, scope, tenant_id, folder / STORE)
+    return number
 
 
 def _make_folder(folder: Path) -> bool:
@@ -144,45 +166,36 @@ def _remove(folder: Path, made: bool) -> None:
             folder.rmdir()
 
 
-def _log_folders(home: Home) -> Iterator[str]:
-    number = 1
-    while (home.path / public_log(number)).is_dir():
-        yield public_log(number)
-        number += 1
+def _read_heads(home: Home) -> Iterator[tuple[int, bytes | None]]:
+    """The number of each log with its public checkpoint of now."""
+    for number in range(1, log_number(home.config) + 1):
+        yield number, home.public_storage(number).read(CHECKPOINT)
 
 
-def _read_heads(home: Home) -> Iterator[tuple[str, bytes | None]]:
-    """Each log's folder with its public checkpoint of now."""
-    for name in _log_folders(home):
-        path = home.path / name / CHECKPOINT
-        yield name, path.read_bytes() if path.is_file() else None
-
-
-def _copy_logs(home: Home, folder: Path, heads: list[tuple[str, bytes | None]]) -> None:
-    for name, head in heads:
+def _copy_logs(home: Home, folder: Path, heads: list[tuple[int, bytes | None]]) -> None:
+    for number, head in heads:
+        target = folder / public_log(number)
         for _ in range(_TRIES):
-            if _copy_folder(home.path / name, folder / name):
+            if _copy_folder(home.public_storage(number), target):
                 break
         else:
             raise UnavailableError("the log changed each time while it was copied", retry_after_seconds=5)
-        (folder / name).mkdir(exist_ok=True)
+        target.mkdir(exist_ok=True)
         with suppress(FileNotFoundError):
-            (folder / name / CHECKPOINT).unlink()
+            (target / CHECKPOINT).unlink()
         if head is not None:
-            _write(folder / name / CHECKPOINT, head)
+            _write(target / CHECKPOINT, head)
 
 
-def _copy_folder(source: Path, target: Path) -> bool:
+def _copy_folder(source: Storage, target: Path) -> bool:
     """Whether every public file could be copied; a log in use may drop a tile once a wider one stands."""
-    for path in sorted(source.rglob("*")):
-        parts = path.relative_to(source).parts
-        if any(part.startswith(".") for part in parts) or path.is_symlink() or not path.is_file():
+    for name in source.names(""):
+        if name.startswith(_NOT_PUBLIC):
             continue
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
+        data = source.read(name)
+        if data is None:
             return False
-        _write(target.joinpath(*parts), data)
+        _write(target.joinpath(*name.split("/")), data)
     return True
 
 

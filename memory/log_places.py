@@ -93,6 +93,12 @@ def prepare(config: Config, number: int | None = None, origin: str | None = None
         )
 
 
+def prepare_private(config: Config) -> None:
+    """Returns once the database has the tables of what the log keeps to itself, also if it has lost them since."""
+    if config.database is not None:
+        _private(config.database, origin_of(config, log_number(config))).prepare()
+
+
 def _url(bucket: str, number: int) -> str:
     """Where the log of this number lies: the first where the settings say, the others below."""
     return bucket if number == 1 else f"{bucket.rstrip('/')}/{public_log(number)}"

@@ -41,6 +41,9 @@ def migrate(home: Home, database: str, progress: Progress = lambda done, total: 
     if home.config.database not in (None, database):
         raise RefusedError("the store of this home is in another database already", code="database_in_use")
     path = home.path / STORE
+    if home.config.database is None and not path.exists():
+        # Nothing was ever remembered: there is a store once the home is opened, unless its log says that it is gone.
+        home.parts()
     if not path.is_file():
         raise MalformedError("expected a home with its store in a file", code="no_store")
     with home.files.lock(LOCK):

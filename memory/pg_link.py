@@ -6,7 +6,9 @@ messages: a node that is stopped at any instant keeps no row locked.
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -33,6 +35,8 @@ class Link:
         self._dsn = dsn
         self._mutex = threading.Lock()
         self._idle: list[psycopg.Connection[Any]] = []
+        # Links are kept as long as the process, so its end is what closes them.
+        weakref.finalize(self, _close_all, self._idle, os.getpid())
 
     def run(self, work: Callable[[psycopg.Connection[Any]], Result]) -> Result:
         """What `work` gives of a connection that is in no transaction; UnavailableError if the server is not there.
@@ -61,7 +65,8 @@ class Link:
     def close(self) -> None:
         """Closes what is not in use; the next call opens it again."""
         with self._mutex:
-            idle, self._idle = self._idle, []
+            idle = self._idle.copy()
+            self._idle.clear()
         for connection in idle:
             connection.close()
 
@@ -72,6 +77,13 @@ class Link:
                 if not connection.closed:
                     return connection
         return _connect(self._dsn)
+
+
+def _close_all(connections: list[psycopg.Connection[Any]], process: int) -> None:
+    # A fork has the same sockets, and would end the connections of the process that it came from.
+    if process == os.getpid():
+        for connection in connections:
+            connection.close()
 
 
 def _connect(dsn: str) -> psycopg.Connection[Any]:
@@ -89,7 +101,11 @@ def _connect(dsn: str) -> psycopg.Connection[Any]:
             keepalives_interval=2,
             keepalives_count=2,
         )
-        connection.execute(_SETTINGS)
+        try:
+            connection.execute(_SETTINGS)
+        except BaseException:
+            connection.close()
+            raise
     except psycopg.ProgrammingError:
         raise MalformedError("expected the settings of a PostgreSQL connection") from None
     except psycopg.Error as error:

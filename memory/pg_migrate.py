@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memory.event import decode_content
 from memory.home_names import KEYS
-from memory.pg_connection import translated
+from memory.pg_schema import TRUTHS
 from memory.pg_seal import new_key, place_of, seal
 from memory.pg_store import PgStore, open_pg_store
 from memory.pg_txn import PgTxn
@@ -23,18 +23,6 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 _PATIENT: Final = "SET LOCAL statement_timeout = 0"
-_TRUTHS: Final = frozenset({"declared"})
-_SEQUENCES: Final = (
-    ("event_seqs", "events", "seq"),
-    ("tenant_ids", "tenants", "id"),
-    ("act_ids", "acts", "id"),
-    ("ledger_ids", "ledger", "id"),
-    ("idempotency_ids", "idempotency", "id"),
-    ("token_ids", "tokens", "id"),
-    ("access_ids", "access", "id"),
-    ("opening_ids", "openings", "id"),
-    ("backup_ids", "backups", "id"),
-)
 
 
 class Target:
@@ -109,20 +97,8 @@ class Target:
 
     def go_on_after(self) -> None:
         """Has new rows numbered after those that are there."""
-        with self._store.read_whole() as view:
-            last = {
-                sequence: view.rows(f"SELECT max({column}) FROM {table}")[0][0]
-                for sequence, table, column in _SEQUENCES
-            }
-        # Sequences are the owner's to set.
-        with translated():
-            connection = self._store.connect()
-            try:
-                for sequence, number in last.items():
-                    if number is not None:
-                        connection.execute("SELECT setval(%s::regclass, %s)", (sequence, number))
-            finally:
-                connection.close()
+        with self._writing() as txn:
+            txn.go_on()
 
     def rows(self, table: str, columns: Sequence[str]) -> list[Row]:
         """What a table has, as the file has it."""
@@ -140,7 +116,7 @@ class Target:
 
 
 def _insert(txn: PgTxn, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
-    truths = [column in _TRUTHS for column in columns]
+    truths = [column in TRUTHS for column in columns]
     marks = ", ".join(["%s"] * len(columns))
     made = [
         [bool(value) if truth else value for value, truth in zip(row, truths, strict=True)] for row in rows

@@ -51,6 +51,19 @@ UNSAMPLED: Final = {
 }
 """Columns of which the server is to keep no samples: no statement looks for their values, and no erasure takes what
 ANALYZE has put into its statistics."""
+TRUTHS: Final = frozenset({"declared"})
+"""Columns that are numbers in a file, and truth values here."""
+SEQUENCES: Final = (
+    ("event_seqs", "events", "seq"),
+    ("tenant_ids", "tenants", "id"),
+    ("act_ids", "acts", "id"),
+    ("ledger_ids", "ledger", "id"),
+    ("idempotency_ids", "idempotency", "id"),
+    ("token_ids", "tokens", "id"),
+    ("access_ids", "access", "id"),
+    ("opening_ids", "openings", "id"),
+    ("backup_ids", "backups", "id"),
+)
 DEFAULT_PARTITIONS: Final = 16
 _MIGRATION_LOCK: Final = 0x4D554E49_00000001
 _OLDEST: Final = 150000

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 _TRIES: Final = 8
 _PAUSE_SECONDS: Final = 0.02
+# A node that is stopped while it edits a document keeps others from it for so long.
+_EDIT_MILLISECONDS: Final = 60_000
 _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # Who counts the statements of the whole store waits for whoever writes now, and no number below theirs comes later.
 _WRITE: Final = f"BEGIN; SELECT pg_advisory_xact_lock_shared({WRITERS})"
@@ -142,12 +144,26 @@ class PgStore(Store):
 
     @contextmanager
     def alone_erasing(self, deadline_seconds: float) -> Iterator[None]:
-        """Returns once no other node erases, and keeps it so; UnavailableError if one does for longer."""
+        with self._locked(ERASURES, deadline_seconds):
+            yield
+
+    @contextmanager
+    def alone_editing(self, tag: bytes, deadline_seconds: float) -> Iterator[None]:
+        # Beside the locks that are numbered above.
+        with self._locked(int.from_bytes(tag[:7], "big") | 1 << 62, deadline_seconds, _EDIT_MILLISECONDS):
+            yield
+
+    @contextmanager
+    def _locked(self, number: int, deadline_seconds: float, idle_milliseconds: int = 0) -> Iterator[None]:
+        """Returns once no other node has the lock, and keeps it so; UnavailableError if one has it for longer."""
         connection = self.connect()
         try:
             with translated():
-                connection.execute(f"SET lock_timeout = {max(int(deadline_seconds * 1000), 1)}")
-                connection.execute("SELECT pg_advisory_lock(%s)", (ERASURES,))
+                connection.execute(
+                    f"SET lock_timeout = {max(int(deadline_seconds * 1000), 1)}; SET statement_timeout = 0;"
+                    f"SET idle_session_timeout = {idle_milliseconds}"
+                )
+                connection.execute("SELECT pg_advisory_lock(%s)", (number,))
             yield
         finally:
             # With the connection goes the lock.

@@ -12,10 +12,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory.event import COMMITMENT_BYTES, decode_content
+from memory.pg_schema import SEQUENCES, TRUTHS, WHOLE
 from memory.pg_seal import new_key, place_of, seal, unseal
 from memory.pg_search import query_of, split, terms_of
 from memory.rows import EventRow, Reserved, TenantRow
-from memory.store_read import ID_BYTES, Keeps, Snapshot, marks
+from memory.store_read import ID_BYTES, RECORDED_AT, Keeps, Snapshot, marks
 from memory.store_write import Txn
 from memory.vault import new_number
 from tlog import cbor
@@ -30,6 +31,15 @@ if TYPE_CHECKING:
 _MAX_META_BYTES: Final = 1 << 20
 _TERM_BYTES: Final = 8
 _NAME: Final = "name"
+_COLUMNS: Final = """
+    SELECT attname::text FROM pg_attribute
+    WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum
+"""
+# To set a sequence is its owner's; whoever may use one can go on until it is past a number.
+_SKIP: Final = """
+    SELECT max(nextval(%s::regclass))
+    FROM generate_series(coalesce(pg_sequence_last_value(%s::regclass), 0) + 1, %s)
+"""
 _BIND: Final = "SELECT set_config('muniment.tenant', %s, true)"
 _SET_META: Final = (
     "INSERT INTO meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
@@ -59,6 +69,7 @@ class PgSnapshot(Snapshot):
         self.vault = vault
         self.whole = whole
         self._lock = lock
+        self._columns: dict[str, tuple[str, ...]] = {}
         self.bound: _Bound | None = None
         self.floors: dict[int, tuple[int, int]] = {}
         """By tenant that was looked up in a transaction that writes: last number and last time."""
@@ -94,6 +105,11 @@ class PgSnapshot(Snapshot):
         if self.bound is None or self.bound.id != tenant_id:
             self.bound = _Bound(tenant_id, number)
             self.pg.run(_BIND, (str(tenant_id),))
+
+    def columns(self, table: str) -> tuple[str, ...]:
+        if table not in self._columns:
+            self._columns[table] = tuple(name for (name,) in self.pg.run(_COLUMNS, (table,)))
+        return self._columns[table]
 
     def open_name(self, number: bytes, name: str) -> str:
         """The name of a tenant as the row of it has that."""
@@ -133,6 +149,16 @@ class PgSnapshot(Snapshot):
         else:
             raise MalformedError("expected a commitment of 32 bytes or its first 16")
         return None if row is None else row[0]
+
+    def commitment_of_any(self, seq: int) -> bytes | None:
+        if self.whole:
+            return super().commitment_of_any(seq)
+        # Erasures are one chain over all tenants: what each has to name of the one before is its hash alone.
+        self.pg.run(f"SET LOCAL ROLE {WHOLE}")
+        try:
+            return super().commitment_of_any(seq)
+        finally:
+            self.pg.run("SET LOCAL ROLE NONE")
 
     # Words
 
@@ -191,7 +217,33 @@ class PgTxn(Txn):
         self.view = PgSnapshot(connection, vault, keeps, whole, " FOR UPDATE")
 
     def continue_after(self, seq: int) -> None:
-        raise MalformedError("expected a store on SQLite: this one is not restored from a backup of rows")
+        self.pg.run(_SKIP, ("event_seqs", "event_seqs", seq))
+        self._tenant_seqs = {}
+
+    def go_on(self) -> None:
+        for sequence, table, column in SEQUENCES:
+            last = self.pg.run(f"SELECT coalesce(max({column}), 0) FROM {table}").fetchone()
+            assert last is not None
+            self.pg.run(_SKIP, (sequence, sequence, last[0]))
+
+    def as_kept(self, column: str, value: Any) -> Any:
+        return bool(value) if column in TRUTHS else value
+
+    def put_tenant(self, row: Sequence[Any], name_tag: bytes, key: bytes | None) -> None:
+        row_id, number, name, last_seq = row
+        home_key = self.vault.home_key
+        if key is not None:
+            self.pg.run(
+                "INSERT INTO tenant_keys (number, wrapped) VALUES (%s, %s)"
+                " ON CONFLICT (number) DO UPDATE SET wrapped = excluded.wrapped",
+                (number, seal(home_key, key, place_of("tenant", number))),
+            )
+        self.vault.note_keys(row_id, number, key)
+        sealed = seal(home_key, name.encode(), place_of(_NAME, number)).hex() if name else ""
+        self.pg.run(
+            "INSERT INTO tenants (id, number, name_tag, name, last_seq) VALUES (%s, %s, %s, %s, %s)",
+            (row_id, number, name_tag, sealed, last_seq),
+        )
 
     def find_tenant(self, name_tag: bytes) -> TenantRow | None:
         found = self.view.tenant(name_tag)
@@ -324,6 +376,10 @@ class PgTxn(Txn):
             )
 
     def set_meta(self, name: str, value: int | bytes | str) -> None:
+        if name == RECORDED_AT:
+            # Each tenant has a time of its own, which never goes back.
+            self.pg.run("UPDATE tenants SET recorded_at = greatest(recorded_at, %s)", (value,))
+            return
         self.pg.run(_SET_META, (name, cbor.encode(value)))
 
     def _set_recorded_at(self, recorded_at: int) -> None:

@@ -54,6 +54,19 @@ class PgVault(Vault):
         """Has the number of a tenant known by that of its row."""
         self._numbers[tenant_id] = number
 
+    def note_keys(self, tenant_id: int, number: bytes, keys: bytes | None) -> None:
+        """Has the keys of a tenant known that a transaction puts there; without any they are made when needed."""
+        self.note_tenant(tenant_id, number)
+        if keys is not None:
+            with self._lock:
+                self._keys[number] = prepare_key(keys[:KEY_BYTES])
+                self._sealing[number] = keys[KEY_BYTES:]
+
+    def keys_of(self, number: bytes) -> bytes | None:
+        """The keys of a tenant as the database has them; None if it has none."""
+        wrapped = self._row(number)
+        return None if wrapped is None else unseal(self.home_key, wrapped, place_of(_USE, number))
+
     def sealing_key(self, tenant_id: int, *, make: bool = False) -> bytes:
         """The key of a tenant that its contents hang on; made where there is none, if that is asked for."""
         number = self._numbers.get(tenant_id)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from memory import ledger, sealed, store_backup, store_erase
+from memory import erase_tenant, ledger, sealed, store_backup, store_erase
 from memory.chain import log_number
 from memory.erase_document import encode_detail
 from memory.event import Link, decode_link
@@ -28,6 +28,7 @@ from tlog.statement import sign_statement
 
 if TYPE_CHECKING:
     from memory.sealed import SealedStatement
+    from memory.store import Store
     from memory.store_write import Txn
     from memory.wiring import Home
 
@@ -69,7 +70,7 @@ def replay(
 ) -> Missing:
     """What is missing, once the store has all that manifests and sealed files tell, and nothing that they erased."""
     work = _Replay(home, vault, txn, {one.commitment: one for one in past})
-    last = store_backup.last_seq(txn.view)
+    last, unused = store_backup.last_seq(txn.view), store_backup.unused_numbers(txn.view)
     targets = {target for manifest in manifests for target in manifest.tombstone.targets}
     found = {}
     for name in dict.fromkeys([*(one.tombstone.commitment for one in manifests), *work.past]):
@@ -81,7 +82,18 @@ def replay(
         work.recreate(statement)
     for manifest in manifests:
         work.erase_again(manifest, found[manifest.tombstone.commitment].ledger)
-    return _missing(txn, past, last)
+    if home.config.database is None:
+        return _missing(txn, past, last)
+    return _missing_of_tenants(txn, past, last, unused)
+
+
+def destroy_keys(store: Store, manifests: Sequence[Manifest]) -> None:
+    """Destroys the keys of tenants again of which these manifests say that they were, unless more is left of one."""
+    told = {key["key"] for manifest in manifests for key in manifest.document.get("keys", ())}
+    with store.read_whole() as view:
+        nameless = store_backup.nameless(view)
+    for number in sorted(told & nameless):
+        store.vault.destroy_tenant_key(number)
 
 
 def declare_lost(home: Home, txn: Txn, missing: Missing) -> None:
@@ -91,9 +103,10 @@ def declare_lost(home: Home, txn: Txn, missing: Missing) -> None:
         raise UnavailableError("the backup has no tenant to declare anything lost for", code="restore_failed")
     store_backup.skip_numbers(txn, missing.count)
     txn.continue_after(missing.last_seq)
+    row = txn.view.tenant_by_id(tenant)
     now = txn.stamp(home.clock())
     txn.add_event(
-        txn.view.tenant_by_id(tenant),
+        row,
         "lost",
         {"recorded_at": now},
         sign=_signer(home),
@@ -110,6 +123,15 @@ def _missing(txn: Txn, past: Sequence[Past], last: int) -> Missing:
         end = known.get(one.commitment, end + 1)
     end = max(end, store_backup.last_seq(txn.view))
     return Missing(logged, end - last - len(known) - len(logged), end)
+
+
+def _missing_of_tenants(txn: Txn, past: Sequence[Past], last: int, unused: int) -> Missing:
+    """The same where numbers of the store have gaps: those of a tenant have none but for what is missing."""
+    known = {one for (one,) in txn.view.rows("SELECT commitment FROM events")}
+    logged = tuple(one.commitment for one in past if one.commitment not in known)
+    gaps = store_backup.unused_numbers(txn.view) - unused
+    count = max(gaps, len(logged))
+    return Missing(logged, count - len(logged), max(last, store_backup.last_seq(txn.view)) + count)
 
 
 def _signer(home: Home) -> Any:
@@ -160,6 +182,7 @@ class _Replay:
         opened = Announcement(tombstone.commitment, tombstone.link, parts["link_salt"], parts["content_hash"])
         made = self._insert(tombstone.link, opened, parts["entry"])
         tenant_id = store_backup.tenant_numbered(txn, tombstone.link.tenant, new_salt())
+        txn.view.enter(tenant_id)
         targets = [(target, txn.view.seq_of(tenant_id, target)) for target in tombstone.targets]
         seqs = [seq for _, seq in targets if seq is not None]
         if made is not None:
@@ -175,6 +198,9 @@ class _Replay:
         if announced is not None:
             self._insert(announced.link, announced)
         self._list(tenant_id, manifest)
+        if manifest.document.get("keys"):
+            # A store that was put back has the name again, of which nothing is left.
+            erase_tenant.forget_if_empty(txn, txn.view.tenant_by_id(tenant_id))
         for one in manifest.document.get("backups", ()):
             # How far it goes nobody knows: at the most to what was erased.
             noted = (one["backup"], one.get("made_at", 0), one.get("expires_at", 0))
@@ -201,6 +227,7 @@ class _Replay:
             content=None,
             content_salt=None,
         )
+        self.txn.view.enter(tenant_id)
         store_backup.insert_past(self.txn, made[:9])
         return made
 

@@ -8,23 +8,22 @@ operator declares it lost: that is a statement too.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from memory import store_backup
+from memory.assembly import RESTORING
 from memory.backup_format import decrypt, read_frames, verify_file
-from memory.backup_keys import KeyRing
+from memory.backup_keys import KeyRing, ring_of
 from memory.chain import log_number
-from memory.engines import require_file_store
+from memory.engines import engine_of
 from memory.erase_record import LOCK
-from memory.home_names import KEYS, STORE
 from memory.manifest import Manifest, verify_manifest
 from memory.recovery import manifest_path
-from memory.replay import Past, declare_lost, read_public, replay
-from memory.store import FIRST_SCHEMA, SCHEMA_VERSION, open_store
+from memory.replay import Past, declare_lost, destroy_keys, read_public, replay
+from memory.restore_places import in_database, in_file
+from memory.store import FIRST_SCHEMA, SCHEMA_VERSION
 from memory.store_upgrade import remake_tags
 from memory.vault import Vault, new_salt
 from tlog.errors import MalformedError, RefusedError, UnavailableError, VerificationError
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from memory.store_write import Txn
     from memory.wiring import Home
 
-UNFINISHED: Final = "restoring.db"
 WITNESS_SECONDS: Final = 3.0
 
 
@@ -55,22 +53,17 @@ def restore(
     `on_missing` is told how many statements past the backup are neither opened nor tombstoned: it raises, or lets
     them be declared lost. Raises RefusedError with code `store_exists` where there is a store.
     """
-    require_file_store(home.config.database, "restoring a backup")
-    _require_no_store(home)
+    filling = in_file if home.config.database is None else in_database
     try:
         with file.open("rb") as opened, home.files.lock(LOCK):
             verify_file(opened, lambda kid: home.trust().key("manifest", kid))
             opened.seek(0)
-            _remove(home)
-            done = _restore(home, opened, on_missing, failpoint)
-            failpoint("filled")
-            os.replace(home.path / UNFINISHED, home.path / STORE)
-            _remove(home)
+            with filling(home, failpoint) as store:
+                return _restore((home, store), opened, on_missing, failpoint)
     except OSError as error:
         raise UnavailableError(
             f"the backup cannot be restored: {error.strerror}", code="restore_failed"
         ) from None
-    return done
 
 
 def refuse(missing: int) -> None:
@@ -87,54 +80,34 @@ def declare(_: int) -> None:
     """Returns: what is missing is declared lost."""
 
 
-def _require_no_store(home: Home) -> None:
-    store = home.path / STORE
-    if store.exists() and store.stat().st_size:
-        raise RefusedError("expected a home whose store is gone; this one has one", code="store_exists")
-
-
-def _remove(home: Home) -> None:
-    """What an attempt that was cut short left."""
-    for end in ("", "-wal", "-shm"):
-        with suppress(FileNotFoundError):
-            path = home.path / f"{UNFINISHED}{end}"
-            size = path.stat().st_size
-            with path.open("r+b") as opened:
-                opened.write(bytes(size))
-                os.fsync(opened.fileno())
-            path.unlink()
-
-
 def _restore(
-    home: Home, file: IO[bytes], on_missing: Callable[[int], None], failpoint: Callable[[str], None]
+    work: tuple[Home, Store],
+    file: IO[bytes],
+    on_missing: Callable[[int], None],
+    failpoint: Callable[[str], None],
 ) -> dict[str, Any]:
-    from memory.layout import make_private_file
-
+    home, store = work
     frames = read_frames(file)
     head = _head(home, next(frames))
-    entries = list(own_entries(home))
     manifests = list(manifests_since(home, head))
-    vault = Vault(home.path / KEYS)
-    make_private_file(home.path / UNFINISHED)
-    store = open_store(home.path / UNFINISHED, vault)
-    try:
-        with store.write() as txn:
-            ring = KeyRing(home.path / KEYS)
-            counts = _fill(txn, vault, ring, head, frames)
-            if head["schema"] < SCHEMA_VERSION:
-                remake_tags(txn, vault)
-            failpoint("rows")
-            _note_backups(txn, ring, head)
-            past = place(txn, entries)
-            missing = replay(home, vault, txn, past, manifests)
-            if missing.count:
-                on_missing(missing.count)
-                declare_lost(home, txn, missing)
-        if not store.checkpoint_truncate():
-            raise UnavailableError("the restored store cannot be completed", code="restore_failed")
-    finally:
-        store.close()
-    _require_sound(store)
+    with store.write_alone() as txn:
+        ring = ring_of(home)
+        counts = _fill(txn, store.vault, ring, head, frames)
+        if head["schema"] < SCHEMA_VERSION:
+            remake_tags(txn, store.vault)
+        txn.go_on()
+        failpoint("rows")
+        if txn.view.meta(RESTORING):
+            store_backup.drop_meta(txn, RESTORING)
+        _note_backups(txn, ring, head)
+        past = place(txn, own_entries(home))
+        missing = replay(home, store.vault, txn, past, manifests)
+        if missing.count:
+            on_missing(missing.count)
+            declare_lost(home, txn, missing)
+        txn.go_on()
+        failpoint("replayed")
+    destroy_keys(store, manifests)
     return counts | {"manifests": len(manifests), "lost": missing.count}
 
 
@@ -158,6 +131,11 @@ def _head(home: Home, frame: list[Any]) -> dict[str, Any]:
             f"expected a backup of a store of version {SCHEMA_VERSION} at most: use the program that wrote it, or a "
             "newer one",
             code="newer_store",
+        )
+    if head.get("engine", engine_of(None)) != engine_of(home.config.database):
+        raise RefusedError(
+            "expected a backup of a store on this engine: the keys of its hashes are elsewhere on the other",
+            code="other_engine",
         )
     return dict(head)
 
@@ -251,17 +229,18 @@ def _fill(
     for frame in frames:
         kind, fields = frame[0], frame[1:]
         if kind == "tenant":
-            row_id, tenant, last_seq, name = fields
+            row_id, tenant, last_seq, name, *keys = fields
             name = opened("tenant", row_id, name)
             tag = new_salt() if name is None else vault.index_tag("tenant", name)
-            store_backup.insert_tenant(txn, (row_id, tenant, name or "", last_seq), tag)
+            known = None if name is None or not keys else opened("tenant", row_id, keys[0])
+            txn.put_tenant((row_id, tenant, name or "", last_seq), tag, known)
         elif kind == "record":
             event, secret = fields
             store_backup.insert_event(txn, event)
             counts["statements"] += 1
             said = opened("record", event[0], secret)
             if said is not None:
-                store_backup.insert_secret(txn, event[0], *said)
+                store_backup.insert_secret(txn, event, *said)
         elif kind == "row" and fields[0] in store_backup.OPEN:
             store_backup.insert(txn, fields[0], fields[1])
         elif kind == "hashed" and fields[0] in store_backup.HASHED:
@@ -276,11 +255,13 @@ def _fill(
     return counts
 
 
-def place(txn: Txn, entries: list[tuple[int, bytes, bytes]]) -> list[Past]:
+def place(txn: Txn, entries: Iterable[tuple[int, bytes, bytes]]) -> list[Past]:
     """The statements of ours that come after the backup; those in it get the place that the log has them at."""
     known = store_backup.positions(txn.view)
     past: list[Past] = []
+    count = 0
     for position, commitment, entry in entries:
+        count += 1
         if commitment not in known:
             past.append(Past(position, commitment, entry))
         elif known[commitment] is None:
@@ -290,15 +271,8 @@ def place(txn: Txn, entries: list[tuple[int, bytes, bytes]]) -> list[Past]:
                 "the log has a statement of the backup at another place", code="rolled_back"
             )
     logged = sum(1 for index in known.values() if index is not None)
-    if logged > len(entries):
+    if logged > count:
         raise VerificationError(
             "the log lacks statements that the backup knows to be in it", code="rolled_back"
         )
     return past
-
-
-def _require_sound(store: Store) -> None:
-    faults = store.check()
-    store.close()
-    if faults:
-        raise VerificationError("the restored store is not sound", code="store_damaged")

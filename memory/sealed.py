@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory import event, store_backup
-from memory.home_names import KEYS
 from memory.times import whole_hour
 from tlog import cbor
 from tlog.errors import MalformedError, VerificationError
@@ -103,9 +102,9 @@ def open_sealed(vault: Vault, commitment: bytes, data: bytes) -> Sealed:
 def open_entry(home: Home, commitment: bytes, row_id: int, secret: bytes) -> dict[str, Any] | None:
     """A row of the value ledger that an erasure kept; None once its key is destroyed."""
     from memory.backup_format import decrypt
-    from memory.backup_keys import KeyRing
+    from memory.backup_keys import ring_of
 
-    key = KeyRing(home.path / KEYS).key("ledger", row_id)
+    key = ring_of(home).key("ledger", row_id)
     if key is None:
         return None
     row = decrypt(key, commitment[:_REFERENCE_BYTES], "ledger", row_id, secret)
@@ -122,9 +121,9 @@ def _seal_entries(
     home: Home, txn: Txn, commitment: bytes, entries: Collection[int]
 ) -> list[tuple[int, bytes]]:
     from memory.backup_format import encrypt
-    from memory.backup_keys import KeyRing
+    from memory.backup_keys import ring_of
 
-    ring = KeyRing(home.path / KEYS)
+    ring = ring_of(home)
     wanted = set(entries)
     rows = (
         [row for row in store_backup.whole_rows(txn.view, "ledger") if row["id"] in wanted] if wanted else []

@@ -133,6 +133,11 @@ class Store:
         """Keeps other machines from erasing meanwhile: here there are none."""
         yield
 
+    @contextmanager
+    def alone_editing(self, tag: bytes, deadline_seconds: float) -> Iterator[None]:
+        """Keeps other machines from editing what a tag stands for meanwhile: here there are none."""
+        yield
+
     def checkpoint_truncate(self, deadline_seconds: float = 10.0) -> bool:
         """True once the main file holds everything and the WAL is empty; False if a reader pins it until then."""
         until = time.monotonic() + deadline_seconds

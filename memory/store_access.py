@@ -78,6 +78,11 @@ def drop_expired_access(txn: Txn, before: int) -> int:
     return txn.connection.changes()
 
 
+def drop_all_access(txn: Txn) -> None:
+    """No access token holds any more: which of them were revoked since, a store that was put back does not know."""
+    txn.connection.execute("DELETE FROM access")
+
+
 def drop_access_of_tenant(txn: Txn, tenant_id: int) -> int:
     """The same, of a tenant by the number of its row."""
     row = txn.view.one("SELECT name_tag FROM tenants WHERE id = ?", tenant_id)

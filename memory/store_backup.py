@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory.event import decode_content
-from memory.rows import EVENT_COLUMNS
+from memory.rows import EVENT_COLUMNS, EventRow
 from memory.search import UNINDEXED, make_document, scope_token
+from memory.store_read import RECORDED_AT
 from tlog.errors import MalformedError
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ LEFT_OUT: Final = frozenset(
     {"tokens", "access", "vectors", "search", "search_data", "search_idx", "search_config"}
 )
 WHOLE: Final = frozenset({"meta", "tenants", "events", "contents", "facts"})
+BATCH: Final = 1000
+HOME: Final = "home"
+"""Name of the value by which a database knows its home: of the database, and not of what is in it."""
 Row = dict[str, Any]
 
 
@@ -47,7 +51,7 @@ class Record(NamedTuple):
         return int(self.event[0])
 
 
-def records(view: Snapshot, batch: int = 1000) -> Iterator[Record]:
+def records(view: Snapshot, batch: int = BATCH) -> Iterator[Record]:
     """Every statement in order, with its content, salt and fact."""
     facts = columns_of(view, "facts")
     columns = ", ".join(
@@ -73,15 +77,20 @@ def _record(row: tuple[Any, ...], columns: Sequence[str]) -> Record:
     content, salt = rest[0], rest[1]
     if content is None:
         return Record(event, None, None)
-    fact = dict(zip(columns, rest[2:], strict=True))
+    fact = {name: _plain(value) for name, value in zip(columns, rest[2:], strict=True)}
     if fact["seq"] is None:
         return Record(event, (content, salt, None), None)
     return Record(event, (content, salt, fact), fact["subject_tag"])
 
 
+def _plain(value: Any) -> Any:
+    """A value as the file has it, which knows no truth values."""
+    return int(value) if isinstance(value, bool) else value
+
+
 def columns_of(view: Snapshot, table: str) -> tuple[str, ...]:
     """The columns of a table, by the schema."""
-    return tuple(row[1] for row in view.rows(f"PRAGMA table_info({table})"))
+    return view.columns(table)
 
 
 def tables(view: Snapshot) -> set[str]:
@@ -90,11 +99,14 @@ def tables(view: Snapshot) -> set[str]:
     return {row[0] for row in rows}
 
 
-def whole_rows(view: Snapshot, table: str) -> list[Row]:
-    """The rows of one of the tables of OPEN and HASHED."""
+def whole_rows(view: Snapshot, table: str, batch: int = BATCH) -> Iterator[Row]:
+    """The rows of one of the tables of OPEN and HASHED, in the order of their numbers."""
     columns = columns_of(view, table)
-    rows = view.rows(f"SELECT {', '.join(columns)} FROM {table} ORDER BY 1")
-    return [dict(zip(columns, row, strict=True)) for row in rows]
+    number, after = columns[0], 0
+    sql = f"SELECT {', '.join(columns)} FROM {table} WHERE {number} > ? ORDER BY {number} LIMIT ?"
+    while rows := view.rows(sql, after, batch):
+        yield from (dict(zip(columns, row, strict=True)) for row in rows)
+        after = rows[-1][0]
 
 
 def hashed_numbers(view: Snapshot, space: str) -> set[int]:
@@ -109,12 +121,15 @@ def hashed_numbers(view: Snapshot, space: str) -> set[int]:
 
 def tenants(view: Snapshot) -> list[tuple[Any, ...]]:
     """Number of the row, random number, name and last sequence number of each tenant."""
-    return view.rows("SELECT id, number, name, last_seq FROM tenants ORDER BY id")
+    rows = view.rows("SELECT id, number, name, last_seq FROM tenants ORDER BY id")
+    return [(row[0], row[1], view.open_name(row[1], row[2]), row[3]) for row in rows]
 
 
-def meta(view: Snapshot) -> list[tuple[Any, ...]]:
-    """The values that the store keeps of itself."""
-    return view.rows("SELECT name, value FROM meta ORDER BY name")
+def meta(view: Snapshot) -> list[tuple[str, Any]]:
+    """The values that the store keeps of itself, and the latest time there is."""
+    names = sorted({RECORDED_AT, *(row[0] for row in view.rows("SELECT name FROM meta"))} - {HOME})
+    known = {name: view.meta(name) for name in names} | {RECORDED_AT: view.last_recorded_at()}
+    return [(name, known[name]) for name in names]
 
 
 def add_backup(txn: Txn, number: bytes, made_at: int, expires_at: int, last_seq: int) -> None:
@@ -131,12 +146,17 @@ def note_backup(txn: Txn, number: bytes, made_at: int, expires_at: int, last_seq
         add_backup(txn, number, made_at, expires_at, last_seq)
 
 
+def backups(view: Snapshot) -> list[tuple[bytes, int, int, int]]:
+    """Of each backup: number, hour, hour of expiry, and its last statement."""
+    return view.rows("SELECT number, made_at, expires_at, last_seq FROM backups ORDER BY id")
+
+
 def backups_holding(view: Snapshot, seqs: Sequence[int]) -> list[tuple[bytes, int, int, int]]:
     """Of each backup with some of these statements: number, hour, hour of expiry, and how many it has.
 
     What is being erased was never erased before, so a backup has it if it goes so far.
     """
-    rows = view.rows("SELECT number, made_at, expires_at, last_seq FROM backups ORDER BY id")
+    rows = backups(view)
     found = [
         (number, made_at, expires_at, sum(1 for seq in seqs if seq <= last_seq))
         for number, made_at, expires_at, last_seq in rows
@@ -157,13 +177,13 @@ def insert(txn: Txn, table: str, row: Row) -> None:
     if not row.keys() <= set(columns_of(txn.view, table)):
         raise MalformedError("expected the rows of a store of this version")
     marks = ", ".join("?" * len(row))
-    txn.connection.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
+    values = tuple(txn.as_kept(name, value) for name, value in row.items())
+    txn.connection.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", values)
 
 
-def insert_tenant(txn: Txn, row: Sequence[Any], name_tag: bytes) -> None:
-    """A tenant: number of the row, random number, name and last sequence number; found by this tag."""
-    names = ("id", "number", "name", "last_seq", "name_tag")
-    insert(txn, "tenants", dict(zip(names, (*row, name_tag), strict=True)))
+def drop_meta(txn: Txn, name: str) -> None:
+    """A value that the store keeps of itself is gone."""
+    txn.connection.execute("DELETE FROM meta WHERE name = ?", (name,))
 
 
 def insert_event(txn: Txn, event: Sequence[Any]) -> None:
@@ -171,14 +191,17 @@ def insert_event(txn: Txn, event: Sequence[Any]) -> None:
     insert(txn, "events", dict(zip(EVENT_COLUMNS, event, strict=True)))
 
 
-def insert_secret(txn: Txn, seq: int, content: bytes, salt: bytes, fact: Row | None) -> None:
+def insert_secret(txn: Txn, event: Sequence[Any], content: bytes, salt: bytes, fact: Row | None) -> None:
     """What an erasure would destroy of a statement, with its words in the index."""
-    insert(txn, "contents", {"seq": seq, "content": content, "salt": salt})
+    made = EventRow(*event, content, salt)  # type: ignore[call-arg]  # the columns of a statement, as they are listed
+    txn.view.enter(made.tenant_id)
+    txn.keep_content(made)
     if fact is None:
         return
     insert(txn, "facts", fact)
     if fact["status"] not in UNINDEXED:
-        txn.index_fact(seq, make_document(scope_token(fact["agent_tag"]), decode_content(content)))
+        document = make_document(scope_token(fact["agent_tag"]), decode_content(content))
+        txn.index_fact(made.seq, document)
 
 
 def set_entry_index(txn: Txn, commitment: bytes, position: int) -> None:
@@ -211,6 +234,17 @@ def first_tenant(view: Snapshot) -> int | None:
 def last_seq(view: Snapshot) -> int:
     """The number of the last statement; 0 without any."""
     return int(view.rows("SELECT coalesce(max(seq), 0) FROM events")[0][0])
+
+
+def nameless(view: Snapshot) -> set[bytes]:
+    """The numbers of the tenants whose names are gone."""
+    return {bytes(number) for (number,) in view.rows("SELECT number FROM tenants WHERE name = ''")}
+
+
+def unused_numbers(view: Snapshot) -> int:
+    """How many numbers of tenants no statement has."""
+    given = view.rows("SELECT coalesce(sum(last_seq), 0) FROM tenants")[0][0]
+    return int(given) - int(view.rows("SELECT count(*) FROM events")[0][0])
 
 
 def positions(view: Snapshot) -> dict[bytes, int | None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memory.store_write import NEW_CONTENT, NEW_EVENT, NEW_FACT, NEW_WORDS, SignEntry
+from memory.sql import NEW_CONTENT, NEW_EVENT, NEW_FACT, NEW_WORDS
 
 if TYPE_CHECKING:
     import apsw
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from memory.rows import EventRow, NewFact
     from memory.search import Document
     from memory.sql import Rows
+    from memory.store_write import SignEntry
 
 UNSIGNED = b""
 """The entry of a statement that waits to be signed."""

@@ -38,6 +38,10 @@ FACT: Final = """
 """
 _LISTED: Final = FACT.replace("FROM facts f", "FROM json_each(?) j CROSS JOIN facts f ON f.seq = j.value")
 """The facts of a list of numbers, in its order."""
+_OPEN_CONFLICT: Final = """
+    SELECT c.seq, e.commitment, c.key_tag, c.closed_by FROM conflicts c CROSS JOIN events e ON e.seq = c.seq
+    WHERE c.tenant = ? AND c.closed_by IS NULL
+"""
 _ERASURE: Final = "SELECT number, tenant, request, state, tombstone, detail, manifest FROM erasures"
 
 
@@ -68,6 +72,10 @@ class Snapshot:
 
     def enter(self, tenant_id: int) -> None:
         """Has the view be of this tenant: for whoever knows it already, and looks for none by its name."""
+
+    def columns(self, table: str) -> tuple[str, ...]:
+        """The columns of a table, by the schema."""
+        return tuple(row[1] for row in self.rows(f"PRAGMA table_info({table})"))
 
     def open_name(self, number: bytes, name: str) -> str:
         """The name of a tenant as the row of it has that."""
@@ -152,6 +160,10 @@ class Snapshot:
             if row is not None:
                 found[seq] = row[0]
         return found
+
+    def commitment_of_any(self, seq: int) -> bytes | None:
+        """The commitment of a statement of whatever tenant."""
+        return self.commitments((seq,)).get(seq)
 
     def unlogged(self, limit: int) -> tuple[OutboxRow, ...]:
         """Statements that are not in the log yet, in order."""
@@ -320,31 +332,18 @@ class Snapshot:
 
     def open_conflict(self, tenant_id: int, key_tag: bytes) -> ConflictRow | None:
         """The disagreement about a key that is not settled yet."""
-        row = self.one(
-            """SELECT c.seq, e.commitment, c.key_tag, c.closed_by FROM conflicts c CROSS JOIN events e ON e.seq = c.seq
-               WHERE c.tenant = ? AND c.key_tag = ? AND c.closed_by IS NULL""",
-            tenant_id,
-            key_tag,
-        )
+        row = self.one(f"{_OPEN_CONFLICT} AND c.key_tag = ?", tenant_id, key_tag)
         return None if row is None else ConflictRow(*row)
 
     def open_conflicts(self, tenant_id: int, agent_tag: bytes) -> tuple[ConflictRow, ...]:
         """The disagreements of a scope that are not settled yet, oldest first."""
-        rows = self.rows(
-            """SELECT c.seq, e.commitment, c.key_tag, c.closed_by FROM conflicts c CROSS JOIN events e ON e.seq = c.seq
-               WHERE c.tenant = ? AND c.agent_tag = ? AND c.closed_by IS NULL ORDER BY c.seq""",
-            tenant_id,
-            agent_tag,
-        )
+        rows = self.rows(f"{_OPEN_CONFLICT} AND c.agent_tag = ? ORDER BY c.seq", tenant_id, agent_tag)
         return tuple(ConflictRow(*row) for row in rows)
 
     def idempotency(self, tenant_id: int, request_tag: bytes) -> IdempotencyRow | None:
         """What an idempotency key was used for."""
-        row = self.one(
-            "SELECT body_tag, seq, answer FROM idempotency WHERE tenant = ? AND request_tag = ?",
-            tenant_id,
-            request_tag,
-        )
+        asked = "SELECT body_tag, seq, answer FROM idempotency WHERE tenant = ? AND request_tag = ?"
+        row = self.one(asked, tenant_id, request_tag)
         return None if row is None else IdempotencyRow(*row)
 
     def erasure(self, number: int) -> ErasureRow | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from memory import event
 from memory.rows import EventRow, NewFact, Reserved, TenantRow, TokenRow
+from memory.sql import NEW_CONTENT, NEW_EVENT, NEW_FACT, NEW_WORDS
 from memory.store_ledger import knows_key
 from memory.store_read import RECORDED_AT, Keeps, Snapshot
 from memory.vault import new_number, new_salt
@@ -40,17 +41,6 @@ _TENANT: Final = """
            EXISTS (SELECT 1 FROM ledger l INDEXED BY ledger_until WHERE l.tenant = t.id AND l.until IS NOT NULL)
     FROM tenants t WHERE name_tag = ?
 """
-NEW_EVENT: Final = """
-    INSERT INTO events (seq, tenant, tenant_seq, commitment, link, link_salt, content_hash, entry)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-"""
-NEW_CONTENT: Final = "INSERT INTO contents (seq, content, salt) VALUES (?, ?, ?)"
-NEW_FACT: Final = """
-    INSERT INTO facts (seq, tenant, agent_tag, key_tag, subject_tag, text_tag, status, valid_from, declared,
-                       valid_until, recorded_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
-NEW_WORDS: Final = "INSERT INTO search (rowid, key, value, body) VALUES (?, ?, ?, ?)"
 _ENDS: Final = frozenset({"retires", "retracts"})
 _STARTS: Final = frozenset({"confirms", "lifts"})
 
@@ -296,6 +286,18 @@ class Txn:
                     code="index_changed",
                     seq=seq,
                 )
+
+    def as_kept(self, column: str, value: Any) -> Any:
+        """A value of a row of a file, as this engine has that column."""
+        return value
+
+    def put_tenant(self, row: Sequence[Any], name_tag: bytes, key: bytes | None) -> None:
+        """A tenant as it was: row id, random number, name, last number; with its keys, where the store has those."""
+        sql = "INSERT INTO tenants (id, number, name, last_seq, name_tag) VALUES (?, ?, ?, ?, ?)"
+        self.connection.execute(sql, (*row, name_tag))
+
+    def go_on(self) -> None:
+        """Has new rows numbered after those that are there."""
 
     # Facts and their words
 

@@ -103,6 +103,10 @@ class Vault:
                 return False
         return True
 
+    def keys_of(self, tenant_number: bytes) -> bytes | None:
+        """The keys of a tenant that go with the store and not with the home: none, for here they are files."""
+        return None
+
     def has_tenant_key(self, tenant_number: bytes) -> bool:
         """Whether the key of a tenant is there."""
         return tenant_number in self._keys or self.key_path(tenant_number).exists()

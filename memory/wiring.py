@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -96,39 +96,9 @@ class Home(HomeSettings):
 
     @cached_property
     def _parts(self) -> Parts:
-        from memory.engines import open_engine
-        from memory.parts import Parts
-        from memory.recovery import recover_if_needed
+        from memory.assembly import open_parts
 
-        store = open_engine(self.path, self.config.database)
-        self.state.settle()
-        parts = Parts(
-            store=store,
-            vault=store.vault,
-            signer=self._signer(),
-            guard=self.guard,
-            issuer=self.config.issuer,
-            subject=self.config.subject,
-            home=self,
-            clock=self.clock,
-        )
-        recover_if_needed(parts)
-        return parts
-
-    def _signer(self) -> Callable[[], Callable[[bytes], bytes]]:
-        from memory.key_check import follow_issuer, require_sound_keys
-        from tlog.statement import sign_statement
-
-        issuer, subject = self.config.issuer, self.config.subject
-        # A key that is missing, damaged or open to others is an error now, not when it has to sign an erasure.
-        require_sound_keys(self.path, self.config)
-        signer = follow_issuer(self.path, lambda: self.config)
-
-        def current() -> Callable[[bytes], bytes]:
-            self.state.follow()
-            return partial(sign_statement, signer(), issuer, subject)
-
-        return current
+        return open_parts(self)
 
     # The log
 

@@ -69,6 +69,9 @@ class Bucket(Protocol):
     def names(self, folder: str) -> tuple[str, ...]:
         """The names of all objects below the folder; of all there are, if it is empty."""
 
+    def keeps_versions(self) -> bool:
+        """Whether what is overwritten stays as a version. An object of a random name is written to see it."""
+
 
 def open_bucket(url: str) -> ObstoreBucket:
     """The bucket at `s3://bucket/prefix`. Nothing is asked of it yet."""
@@ -156,6 +159,16 @@ class ObstoreBucket:
         """The names of all objects below the folder; of all there are, if it is empty."""
         with reaching():
             return tuple(one["path"] for some in self._store.list(folder or None) for one in some)
+
+    def keeps_versions(self) -> bool:
+        """Whether the store gives what is written a version: a bucket with versioning does, and no other."""
+        name = f"{PROBES}/{secrets.token_hex(16)}"
+        with reaching():
+            try:
+                put = self._store.put(name, b"1", mode="create", use_multipart=False)
+            finally:
+                self._store.delete([name])
+        return put["version"] not in (None, "null")
 
 
 def require_conditional(bucket: Bucket) -> None:

@@ -44,7 +44,7 @@ Scope = Literal["all", "tenant", "links"]
 
 _HEADERS: Final = frozenset((ALG, KID, CWT_CLAIMS, TYP_LABEL))
 _FIELDS: Final = frozenset(("schema", "made_at", "origin", "scope", "statements", "files"))
-_OPTIONAL: Final = frozenset(("tenant", "recipient"))
+_OPTIONAL: Final = frozenset(("tenant", "recipient", "many_writers"))
 # A name that begins with a letter or digit is neither hidden, nor a way up, nor an option of a command.
 _PATH: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,199}(?:/[0-9A-Za-z][0-9A-Za-z._-]{0,199}){0,11}")
 _MAX_SIZE: Final = 1 << 48
@@ -65,7 +65,8 @@ class Bundle:
     """What a bundle says of itself. `made_at` is an hour, in microseconds.
 
     `tenant` is the random number of the one tenant of which it has contents. `recipient` is the random reference
-    under which the store noted that somebody has the openings in it; None where it has none.
+    under which the store noted that somebody has the openings in it; None where it has none. `many_writers` says that
+    the rows are of a store that many nodes write: its numbers have gaps, and times go on within each tenant alone.
     """
 
     made_at: int
@@ -75,6 +76,7 @@ class Bundle:
     files: tuple[BundleFile, ...]
     tenant: bytes | None = None
     recipient: bytes | None = None
+    many_writers: bool = False
 
 
 def sign_bundle(signer: CoseSigner, issuer: str, subject: str, bundle: Bundle) -> bytes:
@@ -91,6 +93,7 @@ def sign_bundle(signer: CoseSigner, issuer: str, subject: str, bundle: Bundle) -
     }
     document |= {} if bundle.tenant is None else {"tenant": bundle.tenant}
     document |= {} if bundle.recipient is None else {"recipient": bundle.recipient}
+    document |= {"many_writers": True} if bundle.many_writers else {}
     payload = cbor.encode(document)
     data = encode_sign1(protected, {}, payload, sign_raw(signer, sig_structure(protected, payload)))
     if parse_bundle(data)[1] != bundle:
@@ -125,7 +128,10 @@ def _bundle(fields: dict[str, object]) -> Bundle:
         raise MalformedError(f"bundle: expected 1 to {MAX_FILES} files")
     listed = tuple(map(_file, files))
     _require_order(listed)
-    return Bundle(made_at, require_name(origin), scope, statements, listed, tenant, recipient)  # type: ignore[arg-type]  # one of the words
+    many = fields.get("many_writers", False)
+    if "many_writers" in fields and many is not True:
+        raise MalformedError("bundle: expected many_writers to be true where it is said")
+    return Bundle(made_at, require_name(origin), scope, statements, listed, tenant, recipient, bool(many))  # type: ignore[arg-type]  # one of the words
 
 
 def _file(item: object) -> BundleFile:

@@ -15,7 +15,7 @@ the general path.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -63,6 +63,8 @@ _PROTECTED_ONLY: Final = frozenset(
     (ALG, KID, CWT_CLAIMS, TYP_LABEL, PAYLOAD_HASH_ALG, PREIMAGE_CONTENT_TYPE, PAYLOAD_LOCATION, VDS)
 )
 _DIGEST_BYTES: Final[Mapping[int, int]] = {SHA_256: 32, -43: 48, -44: 64}
+Verify = Callable[[CoseKey, int, bytes, bytes], None]
+"""(key, algorithm, what was signed, signature): returns when it holds, raises VerificationError otherwise."""
 
 
 @dataclass(frozen=True)
@@ -165,12 +167,23 @@ def verify_statement(entry: bytes, key: CoseKey) -> Statement:
     return parse_statement(entry)
 
 
-def require_signed(entry: bytes, key: CoseKey) -> None:
+def require_signed(entry: bytes, key: CoseKey, verify: Verify = verify_signature) -> None:
     """Returns when `entry` is a statement of our shape that `key` has signed."""
     header, payload_hash, signature = _read(entry)
     require_kid(header.kid, key)
     algorithm = require_algorithm(key, header.algorithm)
-    verify_signature(key, algorithm, header.signed_prefix + payload_hash, signature)
+    verify(key, algorithm, header.signed_prefix + payload_hash, signature)
+
+
+def signed_by(entry: bytes, keys: Mapping[bytes, CoseKey], verify: Verify = verify_signature) -> bytes:
+    """The kid under which, of these keys by their kids, one has signed `entry`; raises as `require_signed` does."""
+    header, payload_hash, signature = _read(entry)
+    key = keys.get(header.kid)
+    if key is None:
+        raise VerificationError("statement: signed by a key that was not given", code="key_unknown")
+    algorithm = require_algorithm(key, header.algorithm)
+    verify(key, algorithm, header.signed_prefix + payload_hash, signature)
+    return header.kid
 
 
 def require_kid(kid: bytes, key: CoseKey) -> None:

@@ -67,3 +67,20 @@ def test_a_salt_used_twice_is_found_whatever_it_is_of(rows: StoreRows, of: str, 
             {"first": f"store.db events seq {first.seq}, salt of the {like}"},
         )
     ]
+
+
+def test_a_salt_of_an_earlier_block_is_found(rows: StoreRows, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks whose salts are all new are taken at once."""
+    monkeypatch.setattr("auditor.pins.BLOCK", 2)
+    first, last = rows.events[0], rows.events[-1]
+    spoiled = last._replace(link_salt=first.link_salt)
+    opening, _ = opened(replace(rows, events=(*rows.events[:-1], spoiled)), Entries(0))
+    assert opening.reused == [
+        (
+            f"store.db events seq {last.seq}, salt of the link",
+            f"store.db events seq {first.seq}, salt of the link",
+        )
+    ]
+    whole, _ = opened(rows, Entries(0))
+    assert whole.reused == []
+    assert whole.salts == len(rows.events) + sum(row.content_salt is not None for row in rows.events)

@@ -58,3 +58,32 @@ def manifest_of(home: wiring.Home, answer: Any) -> Manifest:
 def check_of(manifest: Manifest, name: str) -> Any:
     """The check of this name in a manifest."""
     return next(one for one in manifest.document["checks"] if one["check"] == name)
+
+
+def lose_store(home: wiring.Home, *, with_schema: bool = False) -> None:
+    """The store is gone, with what a database had of the log: the public files and the keys are there.
+
+    `with_schema`: the schema of a database as well, which takes long to make in all its partitions.
+    """
+    database = home.config.database
+    home.close()
+    if database is None:
+        for name in ("store.db", "store.db-wal", "store.db-shm"):
+            (home.path / name).unlink(missing_ok=True)
+        return
+    import psycopg
+
+    with psycopg.connect(database) as connection:
+        connection.execute("DROP SCHEMA muniment CASCADE")
+        connection.execute("DROP SCHEMA IF EXISTS muniment_log CASCADE")
+    if not with_schema:
+        from memory.pg_schema import ensure_schema
+
+        ensure_schema(database, partitions=2)
+
+
+def is_closed(home: wiring.Home, answer: Any, state: str = "closed_complete") -> bool:
+    """Whether an erasure ended so; in a database it is not complete where nobody may look at its pages."""
+    return answer["state"] == state or (
+        home.config.database is not None and answer["state"] == "inconclusive"
+    )

@@ -20,7 +20,7 @@ from memory.backup_keys import SLOT_BYTES, KeyRing
 from tlog.errors import Error, MalformedError, RefusedError, VerificationError
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from erasing import ME, Clock, forget, manifest_of, write
+from erasing import ME, Clock, forget, is_closed, lose_store, manifest_of, write
 
 DANA = "Dana Scully"
 KEEP = 90 * 86_400_000_000
@@ -58,12 +58,6 @@ def fill(home: wiring.Home) -> dict[str, Any]:
 
 def make(home: wiring.Home, folder: Path) -> Path:
     return Path(backup.backup(home, folder, KEEP)["file"])
-
-
-def lose_store(home: wiring.Home) -> None:
-    home.close()
-    for name in ("store.db", "store.db-wal", "store.db-shm"):
-        (home.path / name).unlink(missing_ok=True)
 
 
 def give_back(home: wiring.Home, file: Path, **more: Any) -> Any:
@@ -169,7 +163,7 @@ def test_what_was_erased_since_can_t_be_read_in_any_backup(home: wiring.Home, tm
     first, second = make(home, tmp_path), make(home, tmp_path)
     stolen = first.read_bytes()
     answer = forget(home, subject=DANA)
-    assert (answer["state"], answer["backups"]) == ("closed_complete", 2)
+    assert is_closed(home, answer) and answer["backups"] == 2
     document = manifest_of(home, answer).document
     assert [(one["count"], one["beyond_use"]) for one in document["backups"]] == [(2, True), (2, True)]
     assert {one["backup"].hex() for one in document["backups"]} == {first.stem, second.stem}
@@ -236,7 +230,7 @@ def test_a_key_that_can_t_be_destroyed_leaves_the_request_open(
 
     monkeypatch.setattr(KeyRing, "_fill", fail)
     answer = forget(home, subject=DANA)
-    assert answer["state"] == "awaiting_backups"
+    assert is_closed(home, answer, "awaiting_backups")
     assert "backups_remain" in {why["code"] for why in answer["why"]}
     assert not any(one["beyond_use"] for one in manifest_of(home, answer).document["backups"])
 
@@ -378,12 +372,14 @@ def test_a_backup_that_was_killed_leaves_no_file(home: wiring.Home, tmp_path: Pa
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
     assert not (tmp_path / "b").exists()
     assert "statements" in backup.backup(home, tmp_path / "b", KEEP)
-    assert forget(home, subject=DANA)["state"] == "closed_complete"
+    assert is_closed(home, forget(home, subject=DANA))
     assert "Oak Lane" not in readable(KeyRing(home.path / "keys"), tmp_path / "b")
 
 
 @pytest.mark.parametrize("step", ["rows", "filled"])
 def test_a_restore_that_was_killed_is_begun_again(home: wiring.Home, tmp_path: Path, step: str) -> None:
+    if step == "filled" and home.config.database is not None:
+        step = "replayed"  # the transaction is all there is of it: after that the store is there
     fill(home)
     file = make(home, tmp_path)
     lose_store(home)

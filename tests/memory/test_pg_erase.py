@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from erasing import ask_a_fork, check_of, manifest_of
+from erasing import check_of, manifest_of
 from postgres_server import Server, pg_home
 from ticking import Clock
 
@@ -20,7 +20,7 @@ from auditor.pg_gone import Erased, RowsLeft, count_rows
 from auditor.pg_looked import look_for
 from auditor.pg_wal import look_at_wal
 from auditor.pg_words import scan_rows
-from memory import doctor, pg_vacuum, pg_wal, scan_process, wiring
+from memory import doctor, pg_vacuum, pg_wal, wiring
 from memory.model import Principal
 from memory.pg_store import PgStore
 from memory.principal import make_principal, with_all_scopes
@@ -33,10 +33,7 @@ def owner() -> Principal:
 
 
 @pytest.fixture
-def home(
-    postgres: Server, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[wiring.Home]:
-    monkeypatch.setattr(scan_process, "_ask", ask_a_fork)
+def home(postgres: Server, tmp_path: Path, clock: Clock) -> Iterator[wiring.Home]:
     clock.now = time.time_ns() // 1000 - 60_000_000
     with pg_home(postgres, tmp_path / "home", clock) as opened:
         name = name_of(opened)

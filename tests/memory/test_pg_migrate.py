@@ -167,3 +167,23 @@ def test_the_command_shows_its_statements_and_moves(
     assert cli.main(["migrate", "--home", str(home.path), "--database", dsn]) == 0
     assert "moved 11 statements" in capsys.readouterr().out
     assert cli.main(["migrate", "--home", str(home.path), "--database", dsn]) == 2
+
+
+def test_a_home_that_was_just_made_moves_as_well(tmp_path: Path, clock: Clock, postgres: Server) -> None:
+    """It has no store before something is remembered; one whose store is gone is told from it by its log."""
+    wiring.make_home(tmp_path / "home", None, None, "on", clock() // 1_000_000, database=None)
+    with wiring.open_home(tmp_path / "home", clock=clock) as home:
+        assert migrate(home, postgres.new_database())["statements"] == 0
+        home.memory(ME).remember("Ottilie lives in Bern", key="ottilie/city", value="Bern")
+        home.publish()
+        assert audited(home).findings == () and not (home.path / "store.db").exists()
+    wiring.make_home(tmp_path / "lost", None, None, "on", clock() // 1_000_000, database=None)
+    with wiring.open_home(tmp_path / "lost", clock=clock) as home:
+        home.memory(ME).remember("Ottilie lives in Bern")
+        home.publish()
+        home.close()
+        (home.path / "store.db").unlink()
+        with pytest.raises(UnavailableError) as caught:
+            migrate(home, postgres.new_database())
+    assert caught.value.code == "store_missing"
+    postgres.drop_databases()

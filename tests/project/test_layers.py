@@ -21,7 +21,7 @@ ALLOWED = {
 AUDITOR_TAKES = {"memory.event"}
 PURE = {
     "tlog": "errors ascii merkle tile note checkpoint cosignature policy certificates trust trust_text cbor cose"
-    " cose_keys statement receipt succession proof claims logged verify bundles reports",
+    " cose_keys bulk_signatures statement receipt succession proof claims logged verify bundles reports",
     "witness": "decide wire subtree loglist marker records compare",
     "memory": "canon canon_dates canon_names canon_numbers canon_spans canon_text canon_types canon_units"
     " model event event_written guard admission allow quarantine quarantine_tongues timeline chain home_names manifest"
@@ -61,6 +61,7 @@ HEAVY = {
     "httpx",
     "ahocorasick_rs",
     "anyio",
+    "nacl",
 }
 
 
