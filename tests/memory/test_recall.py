@@ -250,6 +250,73 @@ def test_a_longer_note_that_goes_on_about_a_matter_comes_before_what_was_told(
     assert texts(me, query)[:2] == ([later, ENZYME] if is_first else [ENZYME, later])
 
 
+# Keys
+
+
+CITY = ("I live in Oslo", "I have moved to Bergen")
+
+
+def talk_of_the_city(me: Memory, count: int = 40) -> None:
+    for number in range(count):
+        me.remember(f"the city council met in the city hall of the city, day {number}")
+
+
+@pytest.mark.parametrize("query", ["what is my city", "City?", "city"])
+def test_a_query_that_is_nothing_but_a_key_finds_what_the_key_says(me: Memory, query: str) -> None:
+    me.remember(CITY[0], key="city", value="Oslo")
+    me.remember(CITY[1], key="city", value="Bergen")
+    talk_of_the_city(me)
+    found = me.recall(query, explain=True)
+    assert [fact["text"] == CITY[1] for fact in found["facts"]] == [True] + [False] * 9
+    assert [word["in_key"] for word in found["facts"][0]["why"]["words"]] == [True]
+    assert (found["facts"][0]["score"], found["omitted"]) == (1.0, 31)
+    past = me.recall(query, include_history=True, limit=3)["facts"]
+    assert [fact["text"] == CITY[1] for fact in past] == [True, False, False]
+
+
+def test_a_key_of_several_words_is_found_whatever_is_between_them(me: Memory) -> None:
+    me.remember("1234", key="garage/door-code", value="1234")
+    for number in range(40):
+        me.remember(f"the code of the garage, code and door, garage door {number}")
+    assert texts(me, "What is the garage door code?", limit=1) == ["1234"]
+    assert texts(me, "garage/door-code", limit=1) == ["1234"]
+    assert texts(me, "garage door", limit=1) != ["1234"]
+    me.remember("blue", key="door of the garage")
+    for number in range(20):
+        me.remember(f"a garage has a door, the door is the garage, door garage {number}")
+    assert texts(me, "Door of the garage?", limit=1) == ["blue"]
+
+
+def test_what_a_key_says_is_counted_once_where_it_was_not_read(
+    me: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, number in (("_SMALL", 8), ("_FREQUENT", 8), ("_READ_OF_TURNS", 3), ("_READ_OF_NOTES", 3)):
+        monkeypatch.setattr(rank_matches, name, number)
+    talk_of_the_city(me, 6)
+    me.remember(CITY[0], key="city", value="Oslo")
+    talk_of_the_city(me, 12)
+    found = me.recall("city", limit=8, explain=True)
+    assert [fact["text"] == CITY[0] for fact in found["facts"]] == [True] + [False] * 7
+    assert [word["in_key"] for word in found["facts"][0]["why"]["words"]] == [True]
+    assert me.recall("city", limit=2)["omitted"] == 6
+
+
+def test_what_the_key_of_somebody_else_says_is_not_found_by_it(home: Home, me: Memory) -> None:
+    talk_of_the_city(me)
+    for other in (Principal("acme", "other", "desk"), Principal("beta", "ops", "desk")):
+        home.memory(other).remember(CITY[0], key="city", value="Oslo")
+    assert CITY[0] not in texts(me, "city", limit=50)
+
+
+def test_rivals_of_a_key_that_is_asked_for_stand_together(home: Home, me: Memory) -> None:
+    me.remember(CITY[0], key="city", value="Oslo")
+    home.memory(OTHER).remember(CITY[1], key="city", value="Bergen")
+    talk_of_the_city(me)
+    found = me.recall("city", limit=4)
+    assert {fact["text"] for fact in found["facts"][:2]} == set(CITY)
+    assert (len(found["facts"]), found["omitted"]) == (4, 38)
+
+
 # Chats and notes
 
 
