@@ -18,6 +18,8 @@ from math import fsum, log
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from memory.rank_newer import newer_first
+
 _SATURATION_IN_CHAT: Final = 1.5
 _SATURATION_IN_NOTES: Final = 2.0
 _LENGTH_SHARE: Final = 0.7
@@ -53,14 +55,6 @@ _LEAST_POOL: Final = 16
 """Of fewer facts neither what they have in common nor what kind of store this is can be told."""
 
 _RECENT_SHARE: Final = 0.02
-_TELLING_SHARE: Final = 0.75
-_RARE: Final = 3
-_NEAR_SCORE: Final = 0.6
-_COMPARED: Final = 10
-_BESIDE_A_CHANGE: Final = 6
-_SAME_IN_CHAT: Final = 2
-_SAME_IN_NOTES: Final = 3
-"""So many words of the query two facts share of which the newer tells of a change: a name alone says little."""
 
 
 class Term(NamedTuple):
@@ -101,7 +95,7 @@ class Ranked(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Pool:
+class Pool:
     """The facts that were read, each with its stems, what its length does to counts, and its neighbours."""
 
     facts: Sequence[Reading]
@@ -119,6 +113,11 @@ class _Pool:
     saturation: float
     together: Sequence[Mapping[int, float]]
     """Which neighbouring words of the query a fact has together, by their places, with what that counts for"""
+
+    @property
+    def are_notes(self) -> bool:
+        """Whether the facts are longer notes, as far as they are enough to tell."""
+        return not self.share and len(self.facts) >= _LEAST_POOL
 
 
 def weight_of(known: int, having: float) -> float:
@@ -182,10 +181,10 @@ def second_pass(
         parts = (kept * named[place], beside[place], related[place], kept * meant[place])
         ranked.append(Ranked(facts[place].seq, score, *parts))
     ranked.sort(key=lambda one: (one.score, one.seq), reverse=True)
-    return _newer_first(ranked, pool, terms, changes)
+    return newer_first(ranked, pool, terms, changes)
 
 
-def _make_pool(terms: Sequence[Term], facts: Sequence[Reading], common: Collection[str]) -> _Pool:
+def _make_pool(terms: Sequence[Term], facts: Sequence[Reading], common: Collection[str]) -> Pool:
     stems = [fact.distinct for fact in facts]
     times = [None if len(fact.distinct) == len(fact.stems) else Counter(fact.stems) for fact in facts]
     sizes = [max(fact.size, _LEAST_SIZE) for fact in facts]
@@ -196,7 +195,7 @@ def _make_pool(terms: Sequence[Term], facts: Sequence[Reading], common: Collecti
     spread = Counter(chain.from_iterable(stems))
     are_told = share < 1 and len(facts) >= _LEAST_POOL
     together = _together(terms, facts, stems) if are_told else [{}] * len(facts)
-    return _Pool(
+    return Pool(
         facts, stems, times, dampers, _neighbours(facts, share), spread, common, share, saturation, together
     )
 
@@ -226,7 +225,7 @@ def _neighbours(facts: Sequence[Reading], share: float) -> list[list[tuple[int, 
     return beside
 
 
-def _by_words(terms: Sequence[Term], pool: _Pool) -> list[float]:
+def _by_words(terms: Sequence[Term], pool: Pool) -> list[float]:
     places = {fact.seq: place for place, fact in enumerate(pool.facts)}
     scores = [0.0] * len(pool.facts)
     for term in terms:
@@ -280,11 +279,11 @@ def _saturated(times: int, damper: float, saturation: float) -> float:
     return times * (saturation + 1) / (times + damper)
 
 
-def _from_beside(pool: _Pool, scores: Sequence[float]) -> list[float]:
+def _from_beside(pool: Pool, scores: Sequence[float]) -> list[float]:
     return [sum([part * scores[place] for place, part in beside]) for beside in pool.beside]
 
 
-def _from_related(terms: Sequence[Term], pool: _Pool, heard: Sequence[float]) -> list[float]:
+def _from_related(terms: Sequence[Term], pool: Pool, heard: Sequence[float]) -> list[float]:
     """What facts get for the words that the best of them have in common, beside those of the query."""
     count = _MODELS_IN_CHAT if pool.share else _MODELS_IN_NOTES
     models = sorted(range(len(heard)), key=lambda place: -heard[place])[:count]
@@ -317,72 +316,3 @@ def _from_related(terms: Sequence[Term], pool: _Pool, heard: Sequence[float]) ->
         else:
             scores.append(fsum([parts[stem] * _saturated(said[stem], damper, saturation) for stem in shared]))
     return scores
-
-
-def _newer_first(ranked: list[Ranked], pool: _Pool, terms: Sequence[Term], changes: Set[str]) -> list[Ranked]:
-    """The ranking in which, of two facts about the same matter with scores that are near, the newer comes first."""
-    matters = _Matters(pool, terms, changes)
-    order: list[Ranked] = []
-    for one in ranked[:_COMPARED]:
-        place = len(order)
-        for above, other in enumerate(order):
-            newer = one.seq > other.seq and one.score >= _NEAR_SCORE * other.score
-            if newer and matters.are_same(one.seq, other.seq):
-                place = above
-                break
-        order.insert(place, one if place == len(order) else _lifted(one, order[place]))
-    return order + ranked[_COMPARED:]
-
-
-class _Matters:
-    """Says of two facts whether they are about the same matter.
-
-    That they have a word of the query in common says little, for all have one: they must have the words that tell
-    most. Beside these the newer must have all words of the query that the older has, and tell of a change or, in notes,
-    have together what that has together; or both have a word beside the query that hardly any other fact has.
-    """
-
-    def __init__(self, pool: _Pool, terms: Sequence[Term], changes: Set[str]) -> None:
-        self._pool = pool
-        self._changes = frozenset(changes).difference(*(term.stems for term in terms))
-        least = _TELLING_SHARE * max(term.weight for term in terms) if terms else 0.0
-        self._telling = [term.stems for term in terms if term.weight >= least]
-        self._untold = frozenset(pool.common).union(*(term.stems for term in terms))
-        self._are_notes = not pool.share and len(pool.facts) >= _LEAST_POOL
-        self._asked = terms
-        self._places = {fact.seq: place for place, fact in enumerate(pool.facts)}
-
-    def are_same(self, one: int, other: int) -> bool:
-        """Whether two facts of the pool are, of which the second is the older."""
-        newer, older = self._places[one], self._places[other]
-        one_has, other_has = self._pool.stems[newer], self._pool.stems[older]
-        if not self._telling or any(
-            told.isdisjoint(one_has) or told.isdisjoint(other_has) for told in self._telling
-        ):
-            return False
-        had = [term for term in self._asked if other in term.having]
-        if all(one in term.having for term in had):
-            least = _SAME_IN_NOTES if self._are_notes else _SAME_IN_CHAT
-            if len(had) >= least and self._tells_of_a_change(newer):
-                return True
-            together = self._pool.together
-            if self._are_notes and together[newer].keys() >= together[older].keys():
-                return True
-        spread, untold = self._pool.spread, self._untold
-        return any(spread[stem] <= _RARE and stem not in untold for stem in one_has & other_has)
-
-    def _tells_of_a_change(self, place: int) -> bool:
-        """Whether a fact says beside a word that tells most that something is not as it was.
-
-        A note is about much: what changed may be something else.
-        """
-        if self._changes.isdisjoint(self._pool.stems[place]):
-            return False
-        said = self._pool.facts[place].stems
-        told = [at for at, stem in enumerate(said) if any(stem in one for one in self._telling)]
-        beside = (said[max(at - _BESIDE_A_CHANGE, 0) : at + _BESIDE_A_CHANGE + 1] for at in told)
-        return any(not self._changes.isdisjoint(some) for some in beside)
-
-
-def _lifted(one: Ranked, over: Ranked) -> Ranked:
-    return one._replace(score=over.score, newer_than=over.seq)

@@ -21,6 +21,7 @@ from memory.model import MAX_TEXT_BYTES
 from memory.principal import require
 from memory.rank_matches import Found, find
 from memory.reads import Asked, ReadAt, served, times_of
+from memory.recall_key import key_first
 from memory.timeline import FactState, seen_at
 from memory.times import format_time
 from tlog.errors import MalformedError
@@ -79,6 +80,8 @@ def recall(
             statuses = STANDING if times.is_now and not past else TOLD
             near = {} if parts.home.config.semantic == "off" else _meaning(parts, view, scope, words)
             found = find(view, scope.tenant_id, scope.agent_tag, words, statuses, count, near)
+            # Asked for the past, too, what a key says now comes first.
+            found = key_first(found, view, scope, words, STANDING if past else statuses, count)
             hits, omitted = _served_of(found, _Judge(read, found.keys, past), count)
             lifted = store_ledger.reaffirmed(view, scope.tenant_id, [hit.fact for hit in hits])
     states = receipts_of(parts, [hit.fact for hit in hits])

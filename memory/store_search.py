@@ -224,6 +224,21 @@ def facts_of_keys(
     return found
 
 
+def newest_of_keys(
+    view: Snapshot, tenant_id: int, key_tags: Sequence[bytes], statuses: Sequence[Status], count: int
+) -> list[int]:
+    """The newest facts of some keys, of some statuses, the newest first."""
+    rows = view.rows(
+        f"""SELECT seq FROM facts WHERE tenant = ? AND key_tag IN ({marks(key_tags)})
+            AND status IN ({marks(statuses)}) ORDER BY seq DESC LIMIT ?""",
+        tenant_id,
+        *key_tags,
+        *statuses,
+        count,
+    )
+    return [seq for (seq,) in rows]
+
+
 def partly_hidden(view: Snapshot, tenant_id: int, key_tags: Sequence[bytes]) -> set[bytes]:
     """Those of some keys of which `is_partly_hidden` is true."""
     tags = _filled(key_tags)

@@ -197,6 +197,126 @@ def test_of_notes_on_one_matter_the_newer_comes_first(me: Memory) -> None:
     assert [text.startswith(one) for text, one in zip(found, (new, old), strict=False)] == [True, True]
 
 
+ENZYME = (
+    "The enzyme is kept at minus twenty in freezer B, second drawer, in aliquots of "
+    "fifty microlitres. Activity after "
+    "thawing is 90 percent. Yusuf found that the old centrifuge drifts by two "
+    "hundred rpm, service comes on Friday."
+)
+
+
+@pytest.mark.parametrize(
+    ("later", "query", "is_first"),
+    [
+        (
+            "Freezer B failed over the weekend, and we lost a third. What is left of the "
+            "enzyme stands on the corridor in "
+            "the red box; Yusuf labelled it. Activity was 84 percent this morning. The "
+            "centrifuge has been repaired since.",
+            "Where is the enzyme of Yusuf kept?",
+            True,
+        ),
+        (
+            "The supplier of the enzyme was here and left samples for Yusuf with the porter, "
+            "who put them into a lunch box "
+            "until somebody had time to come and sign. He would like to be invited to the "
+            "summer party, and so he will be.",
+            "Where is the enzyme of Yusuf kept?",
+            False,
+        ),
+        (
+            "Yusuf: freezer B failed, the centrifuge too, activity of the enzyme 84 percent.",
+            "Where is the enzyme of Yusuf kept?",
+            False,
+        ),
+        (
+            "Freezer B failed, and the enzyme went bad: enzyme after enzyme, says Yusuf, and "
+            "no enzyme like this enzyme can "
+            "be bought. Enzyme, enzyme! Activity was 4 percent this morning. The centrifuge "
+            "has been repaired in the meantime.",
+            "aliquots of the enzyme in microlitres",
+            False,
+        ),
+    ],
+    ids=["goes on", "of another matter", "short", "hardly what is asked for"],
+)
+def test_a_longer_note_that_goes_on_about_a_matter_comes_before_what_was_told(
+    me: Memory, later: str, query: str, is_first: bool
+) -> None:
+    me.remember(ENZYME)
+    me.remember(later)
+    for number in range(4):
+        me.remember(f"Nobody asked for note {number}. {PADDING}")
+    assert texts(me, query)[:2] == ([later, ENZYME] if is_first else [ENZYME, later])
+
+
+# Keys
+
+
+CITY = ("I live in Oslo", "I have moved to Bergen")
+
+
+def talk_of_the_city(me: Memory, count: int = 40) -> None:
+    for number in range(count):
+        me.remember(f"the city council met in the city hall of the city, day {number}")
+
+
+@pytest.mark.parametrize("query", ["what is my city", "City?", "city"])
+def test_a_query_that_is_nothing_but_a_key_finds_what_the_key_says(me: Memory, query: str) -> None:
+    me.remember(CITY[0], key="city", value="Oslo")
+    me.remember(CITY[1], key="city", value="Bergen")
+    talk_of_the_city(me)
+    found = me.recall(query, explain=True)
+    assert [fact["text"] == CITY[1] for fact in found["facts"]] == [True] + [False] * 9
+    assert [word["in_key"] for word in found["facts"][0]["why"]["words"]] == [True]
+    assert (found["facts"][0]["score"], found["omitted"]) == (1.0, 31)
+    past = me.recall(query, include_history=True, limit=3)["facts"]
+    assert [fact["text"] == CITY[1] for fact in past] == [True, False, False]
+
+
+def test_a_key_of_several_words_is_found_whatever_is_between_them(me: Memory) -> None:
+    me.remember("1234", key="garage/door-code", value="1234")
+    for number in range(40):
+        me.remember(f"the code of the garage, code and door, garage door {number}")
+    assert texts(me, "What is the garage door code?", limit=1) == ["1234"]
+    assert texts(me, "garage/door-code", limit=1) == ["1234"]
+    assert texts(me, "garage door", limit=1) != ["1234"]
+    me.remember("blue", key="door of the garage")
+    for number in range(20):
+        me.remember(f"a garage has a door, the door is the garage, door garage {number}")
+    assert texts(me, "Door of the garage?", limit=1) == ["blue"]
+
+
+def test_what_a_key_says_is_counted_once_where_it_was_not_read(
+    me: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, number in (("_SMALL", 8), ("_FREQUENT", 8), ("_READ_OF_TURNS", 3), ("_READ_OF_NOTES", 3)):
+        monkeypatch.setattr(rank_matches, name, number)
+    talk_of_the_city(me, 6)
+    me.remember(CITY[0], key="city", value="Oslo")
+    talk_of_the_city(me, 12)
+    found = me.recall("city", limit=8, explain=True)
+    assert [fact["text"] == CITY[0] for fact in found["facts"]] == [True] + [False] * 7
+    assert [word["in_key"] for word in found["facts"][0]["why"]["words"]] == [True]
+    assert me.recall("city", limit=2)["omitted"] == 6
+
+
+def test_what_the_key_of_somebody_else_says_is_not_found_by_it(home: Home, me: Memory) -> None:
+    talk_of_the_city(me)
+    for other in (Principal("acme", "other", "desk"), Principal("beta", "ops", "desk")):
+        home.memory(other).remember(CITY[0], key="city", value="Oslo")
+    assert CITY[0] not in texts(me, "city", limit=50)
+
+
+def test_rivals_of_a_key_that_is_asked_for_stand_together(home: Home, me: Memory) -> None:
+    me.remember(CITY[0], key="city", value="Oslo")
+    home.memory(OTHER).remember(CITY[1], key="city", value="Bergen")
+    talk_of_the_city(me)
+    found = me.recall("city", limit=4)
+    assert {fact["text"] for fact in found["facts"][:2]} == set(CITY)
+    assert (len(found["facts"]), found["omitted"]) == (4, 38)
+
+
 # Chats and notes
 
 

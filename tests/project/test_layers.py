@@ -28,7 +28,7 @@ PURE = {
     " opening denial other_things import_jsonl import_report import_graph import_mem0 import_notes import_chats"
     " mcp_lines mcp_tools provenance_text diagnosis json_documents http_routes http_schemas http_paging"
     " http_route http_erasure_routes json_comments"
-    " mcp_arguments mcp_ask mcp_cursor mcp_view rank search_forms vectors pg_dialect",
+    " mcp_arguments mcp_ask mcp_cursor mcp_view rank rank_newer search_forms vectors pg_dialect",
     "auditor": "checks encodings erasure erasure_states pg_pages manifest_heads manifests report exhibits page_map"
     " report_html report_cards report_svg"
     " report_style report_words report_cose states monitor",
