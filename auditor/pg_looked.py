@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from auditor.pg_elsewhere import look_elsewhere
 from auditor.pg_pages import Sought
 from auditor.pg_probe import Probe, Table, probing
 from auditor.pg_wal import look_at_copies, look_at_wal
@@ -28,6 +29,8 @@ OF_RECORDS: Final[Mapping[str, tuple[int, int]]] = {
     "grants": (1, 0),
 }
 OTHERS: Final = ("subject_keys", "tenant_keys", "conflicts", "tokens", "tenants", "access")
+LARGE: Final = ("events", "acts", "openings")
+"""What no erasure takes from, and what an audit compares with the log row by row."""
 _BY_ID: Final = (1, 0)
 _NOTHING: Final = Sought((0, 1), frozenset())
 _NEWEST: Final = 1 << 62
@@ -61,19 +64,23 @@ def look_for(dsn: str, home_dsn: str, erased: Erased, since: int | None) -> Look
     with probing(dsn, home_dsn) as probe:
         found, planted = probe.control()
         residue: Counter[str] = Counter()
-        looked = Looked(planted=planted + 1, found=found)
+        looked = Looked(planted=planted + 2, found=found)
         for table, with_indexes in tables_of(erased):
             looked = _and(looked, probe, table, residue)
             if with_indexes:
                 indexes = probe.look_at_indexes(table)
                 residue["RESIDUE_INDEX"] += indexes.entries + indexes.texts
                 looked = replace(looked, pages=looked.pages + indexes.pages)
+        ours = (*(table.name for table, _ in tables_of(erased)), *LARGE)
+        others = look_elsewhere(probe, ours, erased.texts)
+        residue["RESIDUE_ROW"] += others.texts
         residue["RESIDUE_INDEX"] += probe.number(STATISTICS)
         used = look_at_wal(probe.link, _NEWEST).older
         old = 1 if since is None else look_at_wal(probe.link, since).older
         return replace(
             looked,
-            found=looked.found + (used > 0),
+            pages=looked.pages + others.pages,
+            found=looked.found + (used > 0) + others.control_found,
             residue={code: count for code, count in sorted(residue.items()) if count},
             log_is_new=used > 0 and old == 0,
             copies_are_none=look_at_copies(probe.link).are_none,

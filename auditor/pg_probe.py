@@ -180,7 +180,7 @@ class Probe:
     def look(self, table: Table) -> Seen:
         """What all pages of a table have, with its parts and what lies beside them."""
         seen = Seen(table.name)
-        with self._view():
+        with self.view():
             for part, is_main in self._parts(table):
                 # What lies beside a table are pieces of its values, which do not say whose they are.
                 beside = replace(table.sought, rows=frozenset(), anew=frozenset())
@@ -200,7 +200,7 @@ class Probe:
     def look_at_indexes(self, table: Table) -> SeenIndexes:
         """What all pages of the indexes of a table have, with those of its parts."""
         seen = SeenIndexes(table.name)
-        with self._view():
+        with self.view():
             for part, is_main in self._parts(table):
                 for index, names, fixed in self._rows(_INDEXES, part) if is_main else ():
                     sought = sought_in_index(table, names, fixed)
@@ -212,14 +212,15 @@ class Probe:
 
     def _index(self, index: str, sought: Sought | None, texts: tuple[bytes, ...]) -> SeenIndexes:
         seen = SeenIndexes(index, unsure=sought is None)
-        for raw in self._raw(index):
+        for raw in self.pages_of(index):
             page = read_index_page(raw)
             entries = 0 if sought is None else sought.count(page.body)
             found = counter_of(texts)(raw)
             seen = _plus(seen, SeenIndexes(index, 1, page.dead, page.free_bytes, entries, found))
         return seen
 
-    def _raw(self, part: str) -> Iterator[bytes]:
+    def pages_of(self, part: str) -> Iterator[bytes]:
+        """Every page of a table, or of a part, an index, or what lies beside one."""
         (count,), *_ = self._rows(_PAGES, part)
         for begin in range(0, count, _AT_ONCE):
             for _, raw in self._raw_pages(part, begin, min(begin + _AT_ONCE, count)):
@@ -241,11 +242,11 @@ class Probe:
                 self._link.execute(f"INSERT INTO {place} VALUES (1, %s, %s)", (seq, box))
             self._link.execute(f"DELETE FROM {place} WHERE seq = 1")
             self._link.execute(f"DELETE FROM {place} WHERE seq = 3")
-            with self._view():
+            with self.view():
                 dead = self._part(place, sought)
                 index = self._index("pg_temp.muniment_control_pkey", sought, sought.texts)
             self._link.execute(f"VACUUM {place}")
-            with self._view():
+            with self.view():
                 freed = self._part(place, sought)
         finally:
             self._link.execute("DROP TABLE pg_temp.muniment_control")
@@ -257,7 +258,8 @@ class Probe:
         return sum(found), len(found)
 
     @contextmanager
-    def _view(self) -> Iterator[None]:
+    def view(self) -> Iterator[None]:
+        """One view of the database, until its end."""
         self._link.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         try:
             yield

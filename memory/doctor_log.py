@@ -55,11 +55,12 @@ def checkpoint(home: Home) -> Iterator[Finding]:
         yield fail("checkpoint", "the public checkpoint can't be read", "muniment log fsck")
         return
     known = parse_head(home.private_storage().read(HEAD), home.origin).size
-    if public.size > known:
+    if known < public.size:
         yield fail(
-            "checkpoint",
-            f"the log was put back: its public checkpoint covers {public.size} entries, and it knows {known}",
-            "muniment log restore, before anything is written",
+            "rolled_back",
+            f"the public checkpoint covers {public.size} entries, and the log's own state knows {known}: it was put"
+            " back, or a standby that lacked the last commits was promoted; nothing is signed or published",
+            "bring the newer state back, or muniment log restore; docs/NODES.md says when which for a database",
         )
         return
     if policy.quorum is not None and not public.witnessed:
@@ -67,15 +68,6 @@ def checkpoint(home: Home) -> Iterator[Finding]:
             "checkpoint",
             "the public checkpoint lacks the quorum of the home's policy",
             "muniment log publish",
-        )
-        return
-    known = home.log().head().size
-    if known < public.size:
-        yield fail(
-            "rolled_back",
-            f"the public checkpoint covers {public.size} entries, and the log's own state knows {known}: it was put"
-            " back, or a standby that lacked the last commits was promoted; nothing is signed or published",
-            "bring the newer state back; docs/NODES.md says how for a database, muniment log restore does for folders",
         )
         return
     yield ok("checkpoint", f"the public checkpoint covers {public.size} entries")

@@ -60,6 +60,12 @@ def is_to_be_run_again(error: BaseException | None) -> bool:
     return isinstance(error, _AGAIN)
 
 
+def is_loss(error: psycopg.Error) -> bool:
+    """Whether the connection is gone, and not what was asked over it refused."""
+    lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return lost and not isinstance(error, _BUSY)
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """Errors of the server as ours, which say what to do and never what was asked."""

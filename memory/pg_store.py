@@ -17,7 +17,7 @@ import psycopg
 from psycopg.types.composite import CompositeInfo, register_composite
 
 from memory import pg_schema
-from memory.pg_connection import PgConnection, connect, is_to_be_run_again, translated
+from memory.pg_connection import PgConnection, connect, is_loss, is_to_be_run_again, translated
 from memory.pg_locks import ERASURES, WRITERS
 from memory.pg_seal import place_of, unseal
 from memory.pg_txn import PgSnapshot, PgTxn
@@ -75,10 +75,13 @@ class PgStore(Store):
         return came
 
     def _share(self, works: Sequence[Callable[[Txn], Result]]) -> list[Result | Exception]:
-        """The same of as many as one transaction holds; where others had it undone, each is run alone."""
+        """The same of as many as one transaction holds; where the server undid it, each is run alone."""
         try:
             with self._borrowed(_WRITE, whole=False) as raw, _pipelined(raw) as pipeline:
                 return [self._at_a_savepoint(PgConnection(raw, pipeline), work) for work in works]
+        except psycopg.Error:
+            # The server refuses what one of them says: the others are no worse for it.
+            return [self._alone(work) for work in works]
         except Error as error:
             if is_to_be_run_again(error.__cause__):
                 return [self._alone(work) for work in works]
@@ -99,7 +102,7 @@ class PgStore(Store):
     def _alone(self, work: Callable[[Txn], Result]) -> Result | Exception:
         try:
             return self.write_together(work)
-        except Error as error:
+        except (Error, psycopg.Error) as error:
             return error
 
     @contextmanager
@@ -255,26 +258,30 @@ class PgStore(Store):
         while True:
             with self._idle_lock:
                 raw = self._free.pop() if self._free else None
+            is_fresh = raw is None
             if raw is None:
                 raw = self._connected()
-                raw.execute(begin)
-                return raw
             try:
                 raw.execute(begin)
-            except (psycopg.OperationalError, psycopg.InterfaceError):
-                # It was lost while nobody used it: nothing has been asked yet, so another one is as good.
+            except psycopg.Error as error:
                 raw.close()
+                # One that was lost while nobody used it was asked for nothing yet, so another one is as good.
+                if is_fresh or not is_loss(error):
+                    raise
                 continue
             return raw
 
     def _connected(self) -> psycopg.Connection[Any]:
         raw = self.connect()
-        if self._sealed is None:
-            self._sealed = CompositeInfo.fetch(raw, f"{pg_schema.SCHEMA}.sealed")
-        if self._sealed is None:
+        try:
+            if self._sealed is None:
+                self._sealed = CompositeInfo.fetch(raw, f"{pg_schema.SCHEMA}.sealed")
+            if self._sealed is None:
+                raise MalformedError("expected a store in the database: muniment init makes one")
+            register_composite(self._sealed, raw, factory=partial(_open_sealed, self.vault))
+        except BaseException:
             raw.close()
-            raise MalformedError("expected a store in the database: muniment init makes one")
-        register_composite(self._sealed, raw, factory=partial(_open_sealed, self.vault))
+            raise
         return raw
 
     def _give_back(self, raw: psycopg.Connection[Any]) -> None:

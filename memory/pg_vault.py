@@ -107,6 +107,7 @@ class PgVault(Vault):
             self._keys.pop(tenant_number, None)
             self._sealing.pop(tenant_number, None)
             self._names.clear()
+            self._begun.clear()
         return True
 
     def _replace(self, connection: psycopg.Connection[Any], number: bytes) -> None:

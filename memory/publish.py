@@ -89,7 +89,12 @@ def drain(store: Store, log: Log, first_position: int = 0) -> int:
 
 def publish_if_needed(home: Home, deadline_seconds: float) -> dict[str, Any] | None:
     """What `publish` answers, None if there is nothing new. Some facts get their vectors, if the settings want any,
-    whether there was anything to publish or not, and also where the witnesses did not answer."""
+    whether there was anything to publish or not, and also where the witnesses did not answer.
+
+    Raises VerificationError with code `rolled_back` where the database lacks an erasure that the log tells of: then
+    the home is closed, and who uses it next is told the same.
+    """
+    _require_not_put_back(home)
     try:
         if is_published(home):
             return None
@@ -101,6 +106,19 @@ def publish_if_needed(home: Home, deadline_seconds: float) -> dict[str, Any] | N
             from memory.semantic_index import AT_A_TURN, catch_up
 
             catch_up(home.parts(), AT_A_TURN)
+
+
+def _require_not_put_back(home: Home) -> None:
+    if home.config.database is None:
+        return
+    from memory.assembly import require_not_put_back
+
+    # Also of a home whose bucket did not answer when it was opened, and of one that was open meanwhile.
+    try:
+        require_not_put_back(home.parts())
+    except VerificationError:
+        home.close()
+        raise
 
 
 def is_published(home: Home) -> bool:

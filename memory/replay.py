@@ -23,7 +23,7 @@ from memory.scope import make_scope
 from memory.state_statement import LAST_STATE
 from memory.vault import Vault, new_salt
 from tlog import cbor
-from tlog.errors import UnavailableError
+from tlog.errors import RefusedError, UnavailableError
 from tlog.statement import sign_statement
 
 if TYPE_CHECKING:
@@ -212,6 +212,12 @@ class _Replay:
         tenant_id = store_backup.tenant_numbered(self.txn, link.tenant, new_salt())
         if self.txn.view.seq_of(tenant_id, opened.commitment) is not None:
             return None
+        if store_backup.has_number(self.txn.view, tenant_id, link.seq, link.tenant_seq):
+            raise RefusedError(
+                "the store was written to since it was put back, where the log has other statements: put it back"
+                " again, and keep every node stopped until this is done",
+                code="written_since",
+            )
         past = self.past.get(opened.commitment)
         made = EventRow(
             seq=link.seq,

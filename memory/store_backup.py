@@ -214,6 +214,12 @@ def forget_positions(txn: Txn, start: int) -> None:
     txn.connection.execute("UPDATE events SET entry_index = NULL WHERE entry_index >= ?", (start,))
 
 
+def has_number(view: Snapshot, tenant_id: int, seq: int, tenant_seq: int) -> bool:
+    """Whether a statement of the tenant has one of these numbers: that of the store, or its own."""
+    sql = "SELECT 1 FROM events WHERE tenant = ? AND (seq = ? OR tenant_seq = ?)"
+    return view.one(sql, tenant_id, seq, tenant_seq) is not None
+
+
 def tenant_numbered(txn: Txn, number: bytes, name_tag: bytes) -> int:
     """The row of the tenant with a random number; one that came after the backup has no name, and this tag."""
     row = txn.view.one("SELECT id FROM tenants WHERE number = ?", number)

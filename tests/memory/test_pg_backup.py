@@ -263,7 +263,7 @@ def test_what_a_database_that_was_put_back_lacks_is_counted_and_found(
     write(home, "Came later.")
     home.publish()
     put_back(home, postgres, copy)
-    assert "checkpoint" in {one.check for one in doctor.examine(home.path) if one.result == "fail"}
+    assert "rolled_back" in {one.check for one in doctor.examine(home.path) if one.result == "fail"}
     write(home, "Another past.")
     with pytest.raises(Error) as caught:
         home.publish()
@@ -271,7 +271,7 @@ def test_what_a_database_that_was_put_back_lacks_is_counted_and_found(
     assert Operator(home).restore_log(None)["missing"] == 1
     home.publish()
     assert {code for code, _, _ in findings(home)} == {"WRITE_MISSING"}
-    assert "checkpoint" not in {one.check for one in doctor.examine(home.path) if one.result == "fail"}
+    assert "rolled_back" not in {one.check for one in doctor.examine(home.path) if one.result == "fail"}
 
 
 def test_a_tenant_that_was_erased_does_not_come_back_with_a_database(

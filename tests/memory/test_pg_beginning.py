@@ -17,6 +17,8 @@ from auditor.audit import Places, audit
 from auditor.evidence import Asked
 from memory import cli, doctor, wiring
 from memory.layout import CONFIG
+from memory.pg_locks import WRITERS
+from memory.pg_store import PgStore
 from memory.principal import owner_from_environment
 from tlog.errors import Error, MalformedError, RefusedError, UnavailableError
 
@@ -182,6 +184,49 @@ def test_writes_whose_transaction_the_server_undid_are_each_run_again(home: wiri
             == [ran.count(name) for name in "abc"]
             == [2, 2, ran.count("c")]
         )
+
+
+@pytest.mark.postgres
+def test_a_write_that_the_server_refuses_leaves_the_others_of_its_transaction(home: wiring.Home) -> None:
+    store = home.parts().store
+
+    def note(name: str, what: str = "SELECT 1") -> Callable[[Any], str]:
+        def work(txn: Any) -> str:
+            txn.set_meta(name, 1)
+            txn.pg.run(what)
+            return name
+
+        return work
+
+    made = store.write_all_together([note("a"), note("b", "SELECT 1 / 0"), note("c")])
+    assert made[::2] == ["a", "c"] and isinstance(made[1], psycopg.errors.DivisionByZero)
+    with store.read_whole() as view:
+        assert [view.meta(name) for name in "abc"] == [1, None, 1]
+
+
+@pytest.mark.postgres
+def test_who_waited_for_a_lock_in_vain_does_not_wait_again_over_another_connection(
+    home: wiring.Home, postgres: Server
+) -> None:
+    store = home.parts().store
+    assert isinstance(store, PgStore)
+    with store.write(), store.write():
+        pass
+    idle = list(store._free)
+    assert len(idle) == 2
+    for one in idle:
+        one.execute("SET lock_timeout = 50")
+    with postgres.connect(str(idle[0].info.dbname)) as other:
+        other.execute("SELECT pg_advisory_lock(%s)", (WRITERS,))
+        with pytest.raises(UnavailableError) as caught, store.write():
+            pass
+    assert caught.value.code == "busy"
+    assert [one.closed for one in idle] == [False, True], "one was tried"
+    # One that was lost while it lay there is another matter.
+    with postgres.connect() as other:
+        other.execute("SELECT pg_terminate_backend(%s)", (idle[0].info.backend_pid,))
+    with store.write_whole() as txn:
+        txn.set_meta("after", 1)
 
 
 @pytest.mark.postgres

@@ -203,6 +203,26 @@ def test_what_came_back_is_seen_in_rows_and_pages(home: wiring.Home, postgres: S
     assert manifest.state == "closed_complete"
 
 
+@pytest.mark.parametrize(
+    "copy",
+    [
+        "CREATE TABLE public.spare AS SELECT * FROM muniment.content_keys; DELETE FROM public.spare",
+        "INSERT INTO muniment.meta SELECT 'spare ' || seq, wrapped FROM muniment.content_keys",
+        "SELECT lo_from_bytea(0, salt) FROM muniment.content_boxes",
+    ],
+)
+def test_a_copy_that_somebody_made_beside_the_store_is_found(
+    home: wiring.Home, postgres: Server, copy: str
+) -> None:
+    live(home)
+    with postgres.connect(name_of(home)) as connection:
+        connection.execute(copy)
+    manifest = erase(home)
+    pages = check_of(manifest, "free_space")
+    assert pages["residue"] == [{"class": "RESIDUE_ROW", "count": 2}], "of each of both records"
+    assert manifest.document["why"] == ["residue_found"] and manifest.state == "inconclusive"
+
+
 def test_a_word_in_the_clear_in_a_row_is_found(home: wiring.Home, postgres: Server) -> None:
     live(home)
     dsn = home.config.database or ""

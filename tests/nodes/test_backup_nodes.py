@@ -15,7 +15,7 @@ from memory import backup, log_places, restore, wiring
 from memory.export_evidence import export_evidence
 from memory.operator import Operator
 from memory.principal import owner_from_environment
-from tlog.errors import Error, VerificationError
+from tlog.errors import Error, RefusedError, UnavailableError, VerificationError
 
 ME = owner_from_environment({})
 KEEP = 90 * 86_400_000_000
@@ -98,6 +98,54 @@ def test_a_database_that_was_put_back_follows_the_bucket(
         assert node.memory(ME).get("anna/city")["active"] == []
         node.publish()
         assert findings(node) == []
+
+
+def test_a_node_that_did_not_see_the_bucket_stops_once_it_does(
+    homes: list[wiring.Home],
+    database_server: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = homes
+    write_some(first)
+    backup.backup(first, tmp_path, KEEP)
+    database = str(psycopg.conninfo.conninfo_to_dict(first.config.database or "")["dbname"])
+
+    def put_back() -> None:
+        stop_all(homes)
+        connection.execute(f"DROP DATABASE {database} WITH (FORCE)")
+        connection.execute(f"CREATE DATABASE {database} TEMPLATE {database}_saved OWNER muniment")
+
+    with database_server.connect() as connection:
+        stop_all(homes)
+        _end_all(connection, database)
+        connection.execute(f"CREATE DATABASE {database}_saved TEMPLATE {database} OWNER muniment")
+        with wiring.open_existing_home(second.path) as node:
+            erase(node, "Anna")
+        put_back()
+        with wiring.open_existing_home(first.path) as node:
+            # That the bucket is away is no reason to keep anybody from writing.
+            with monkeypatch.context() as away:
+                away.setattr(wiring.Home, "has_public_file", _does_not_answer)
+                node.memory(ME).remember("Cleo lives in Chur", key="cleo/city", value="Chur", subject="Cleo")
+            for use in (node.publish_if_needed, lambda: node.memory(ME).get("anna/city")):
+                with pytest.raises(VerificationError) as caught:
+                    use()
+                assert caught.value.code == "rolled_back"
+        # What was written has the number of the tombstone: one of the two has to go.
+        with wiring.open_existing_home(second.path) as node, pytest.raises(RefusedError) as refused:
+            Operator(node).restore_log(None)
+        assert refused.value.code == "written_since"
+        put_back()
+        with wiring.open_existing_home(second.path) as node:
+            assert Operator(node).restore_log(None)["missing"] == 0
+            assert node.memory(ME).get("anna/city")["active"] == []
+            node.publish()
+            assert findings(node) == []
+
+
+def _does_not_answer(*_: Any) -> bool:
+    raise UnavailableError("the bucket did not answer", code="storage_failed")
 
 
 def stop_all(homes: list[wiring.Home]) -> None:
