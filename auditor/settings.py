@@ -65,6 +65,7 @@ _WORDS: Final[Mapping[str, frozenset[str]]] = {
     "unknown_tenants": frozenset({"create", "refuse"}),
 }
 _NUMBERS: Final = ("version", "created_at", "merge_delay_seconds", "max_checkpoint_age_seconds")
+_OWN_NAMES: Final = frozenset({"origin", "issuer", "subject"})
 _MAX_WITNESSES: Final = 12
 
 
@@ -122,6 +123,10 @@ def _check_missing(home: Path, config: Mapping[str, Any] | None) -> Iterator[Fin
         if (home / KEYS).is_dir() and not (home / name).exists():
             what = "The home has keys, and not the file by which it says what it promises."
             yield Finding("POLICY_CHANGED", name, what)
+    lacking = frozenset() if config is None else _OWN_NAMES - config.keys()
+    if (home / KEYS).is_dir() and lacking:
+        what = "The settings lack a name that each home has for itself: they were emptied, or are another's."
+        yield Finding("POLICY_CHANGED", CONFIG, what, {"settings": len(lacking)})
 
 
 def _count_wrong(config: Mapping[str, Any]) -> int:

@@ -50,6 +50,15 @@ def test_a_home_without_settings_is_no_home_that_promises(copy: Any) -> None:
     assert len(notes(copy, "settings")) == 1
 
 
+@pytest.mark.parametrize("lost", ["origin", "issuer", "subject", "all"])
+def test_settings_that_were_emptied_are_not_those_of_a_home(copy: Any, lost: str) -> None:
+    config = copy.home / "config.toml"
+    kept = [line for line in config.read_text().splitlines() if lost != "all" and not line.startswith(lost)]
+    config.write_text("\n".join(kept))
+    (found,) = copy.audit().outcome.findings
+    assert (found.code, found.where) == ("POLICY_CHANGED", "config.toml")
+
+
 def test_a_setting_that_no_home_has_is_found(copy: Any) -> None:
     with (copy.home / "config.toml").open("a") as file:
         file.write('note = "zqxvsecret"\n')
