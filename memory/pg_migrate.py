@@ -12,7 +12,7 @@ from memory.home_names import KEYS
 from memory.pg_schema import TRUTHS
 from memory.pg_seal import new_key, place_of, seal
 from memory.pg_store import PgStore, open_pg_store
-from memory.pg_txn import PgTxn
+from memory.pg_txn import PgSnapshot, PgTxn
 from memory.rows import EVENT_COLUMNS, EventRow
 from memory.search import UNINDEXED, make_document, scope_token
 from memory.store_read import RECORDED_AT
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 _PATIENT: Final = "SET LOCAL statement_timeout = 0"
+_AT_ONCE: Final = 1000
 
 
 class Target:
@@ -100,12 +101,16 @@ class Target:
         with self._writing() as txn:
             txn.go_on()
 
-    def rows(self, table: str, columns: Sequence[str]) -> list[Row]:
-        """What a table has, as the file has it."""
+    def rows(self, table: str, columns: Sequence[str]) -> Iterator[Row]:
+        """What a table has, as the file has it, one row after the other."""
         with self._store.read_whole() as view:
-            view.rows("SELECT set_config('statement_timeout', '0', true)")
-            found = view.rows(f"SELECT {', '.join(columns)} FROM {table}")
-        return [tuple(int(one) if isinstance(one, bool) else one for one in row) for row in found]
+            assert isinstance(view, PgSnapshot)
+            view.pg.run(_PATIENT)
+            with view.pg.raw.cursor("moved", binary=True) as cursor:
+                cursor.itersize = _AT_ONCE
+                cursor.execute(f"SELECT {', '.join(columns)} FROM {table}")
+                for row in cursor:
+                    yield tuple(int(one) if isinstance(one, bool) else one for one in row)
 
     @contextmanager
     def _writing(self) -> Iterator[PgTxn]:

@@ -88,9 +88,9 @@ def columns(view: Snapshot, table: str) -> tuple[str, ...]:
     return _TENANT if table == "tenants" else columns_of(view, table)
 
 
-def rows(view: Snapshot, table: str, names: Sequence[str]) -> list[Row]:
-    """All rows of a table."""
-    return view.rows(f"SELECT {', '.join(names)} FROM {table}")
+def rows(view: Snapshot, table: str, names: Sequence[str]) -> Iterator[Row]:
+    """All rows of a table, one after the other."""
+    yield from view.connection.execute(f"SELECT {', '.join(names)} FROM {table}")
 
 
 def meta(view: Snapshot) -> list[Row]:
