@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from auditor import audit as audits
 from memory.model import SCOPES, Principal
 from memory.wiring import init_home
 from tlog.trust import parse_trust
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from copies import Copy
+from copies import Copy, copy_of
 
 ERASED = "Zqxv Kumquat"
 
@@ -62,9 +64,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def copy(original: Path, tmp_path: Path) -> Copy:
     """A copy of the home."""
-    home = tmp_path / "home"
-    shutil.copytree(original, home)
-    return Copy(home, parse_trust((home / "trust.toml").read_text()))
+    return copy_of(tmp_path, original)
 
 
 @pytest.fixture
@@ -77,3 +77,16 @@ def make_copy(original: Path, tmp_path: Path) -> Callable[[], Copy]:
         return Copy(home, parse_trust((home / "trust.toml").read_text()))
 
     return make
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """One more item each time that rows are read to be judged."""
+    read, seen = audits.read_rows, []
+
+    def counting(*arguments: Any) -> Any:
+        seen.append(1)
+        return read(*arguments)
+
+    monkeypatch.setattr(audits, "read_rows", counting)
+    yield seen

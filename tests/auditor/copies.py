@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import apsw
 from auditor.audit import Audited, Places, audit
 from auditor.evidence import Asked
 from memory import vfs
-from tlog.trust import Trust
+from tlog.trust import Trust, parse_trust
 
 
 @dataclass(frozen=True)
@@ -57,3 +58,10 @@ class Copy:
         rows: list[Any] = connection.execute(sql).fetchall()
         connection.close()
         return rows
+
+
+def copy_of(folder: Path, *sources: Path) -> Copy:
+    """Copies of these folders in another, of which the one called `home` is the home."""
+    for source in sources:
+        shutil.copytree(source, folder / source.name)
+    return Copy(folder / "home", parse_trust((folder / "home" / "trust.toml").read_text()))

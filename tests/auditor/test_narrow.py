@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -13,15 +12,13 @@ from typing import Any
 
 import pytest
 import tampering as by
-from copies import Copy
+from copies import Copy, copy_of
 from tamper_catalogue import Tamper
 from test_tampers import EVERY
 
-from auditor import audit as audits
 from auditor import row_marks
 from auditor import touched as touches
 from memory.wiring import open_home
-from tlog.trust import parse_trust
 
 TAMPERS = EVERY if os.environ.get("MUNIMENT_EVERY_TAMPER") else EVERY[5::48]
 OF_STATE = {"LOG_FORK", "LOG_ROLLED_BACK", "POLICY_CHANGED"}
@@ -31,8 +28,7 @@ OF_STATE = {"LOG_FORK", "LOG_ROLLED_BACK", "POLICY_CHANGED"}
 def known(original: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The home with everything in the log, and the folder of one clean audit of it."""
     folder = tmp_path_factory.mktemp("known")
-    shutil.copytree(original, folder / "home")
-    copy = Copy(folder / "home", parse_trust((folder / "home" / "trust.toml").read_text()))
+    copy = copy_of(folder, original)
     with open_home(copy.home) as home:
         home.publish()
     assert copy.codes(state=folder / "state") == set()
@@ -41,22 +37,7 @@ def known(original: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
 
 @pytest.fixture
 def later(known: tuple[Path, Path], tmp_path: Path) -> Copy:
-    for source in known:
-        shutil.copytree(source, tmp_path / source.name)
-    return Copy(tmp_path / "home", parse_trust((tmp_path / "home" / "trust.toml").read_text()))
-
-
-@pytest.fixture
-def whole(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """One more item each time that all rows are read."""
-    read, seen = audits.read_rows, []
-
-    def counting(*arguments: Any) -> Any:
-        seen.append(1)
-        return read(*arguments)
-
-    monkeypatch.setattr(audits, "read_rows", counting)
-    yield seen
+    return copy_of(tmp_path, *known)
 
 
 def write(copy: Copy, count: int) -> None:
@@ -95,31 +76,31 @@ def test_each_change_is_found_as_without_an_earlier_audit(
     compare(later, tmp_path / "state", options)
 
 
-def test_after_new_statements_only_those_are_judged(later: Copy, tmp_path: Path, whole: list[int]) -> None:
+def test_after_new_statements_only_those_are_judged(later: Copy, tmp_path: Path, judged: list[int]) -> None:
     write(later, 50)
     again = later.audit(state=tmp_path / "state")
-    assert not whole
+    assert not judged
     fresh = later.audit()
     assert again.outcome.findings == fresh.outcome.findings == ()
     assert again.outcome.counts == fresh.outcome.counts
     for name in ("kinds", "statuses", "sample", "cards", "maps"):
         assert getattr(again.exhibits, name) == getattr(fresh.exhibits, name)
     write(later, 3)
-    whole.clear()
+    judged.clear()
     assert later.codes(state=tmp_path / "state") == set()
-    assert not whole
+    assert not judged
 
 
 @pytest.mark.parametrize("more", [0, 9])
 def test_a_fact_that_was_changed_is_found_among_those_alone(
-    later: Copy, tmp_path: Path, whole: list[int], more: int
+    later: Copy, tmp_path: Path, judged: list[int], more: int
 ) -> None:
     if more:
         write(later, more)
     one = "(SELECT seq FROM facts ORDER BY seq LIMIT 1 OFFSET 12)"
     later.sql(f"UPDATE facts SET recorded_at = recorded_at + 1 WHERE seq = {one}")
     again = found(later, state=tmp_path / "state")
-    assert again and not whole
+    assert again and not judged
     assert again == found(later)
 
 
@@ -135,28 +116,28 @@ def test_a_fact_that_was_changed_is_found_among_those_alone(
     ],
 )
 def test_what_else_was_changed_is_found_by_a_look_at_everything(
-    later: Copy, tmp_path: Path, whole: list[int], sql: str
+    later: Copy, tmp_path: Path, judged: list[int], sql: str
 ) -> None:
     later.sql_unchecked(sql)
     again = found(later, state=tmp_path / "state")
-    assert whole and again
+    assert judged and again
     assert again == found(later)
 
 
-def test_after_an_erasure_what_was_kept_is_noise(later: Copy, tmp_path: Path, whole: list[int]) -> None:
+def test_after_an_erasure_what_was_kept_is_noise(later: Copy, tmp_path: Path, judged: list[int]) -> None:
     with open_home(later.home) as home:
         memory = home.memory(by.ONE)
         memory.forget(key="late", confirm=memory.forget_preview(key="late")["confirm"])
         home.publish()
     assert later.codes(state=tmp_path / "state") == set()
-    assert whole == [1]
+    assert judged == [1]
     write(later, 3)
     assert later.codes(state=tmp_path / "state") == set()
-    assert whole == [1]
+    assert judged == [1]
 
 
 def test_a_key_said_anew_again_and_again_costs_what_it_has(
-    later: Copy, tmp_path: Path, whole: list[int], monkeypatch: pytest.MonkeyPatch
+    later: Copy, tmp_path: Path, judged: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of its facts has to do with all others, and none is asked for by each of them."""
     with open_home(later.home) as home:
@@ -173,7 +154,7 @@ def test_a_key_said_anew_again_and_again_costs_what_it_has(
 
     monkeypatch.setattr(touches, "_asked", counting)
     assert later.codes(state=tmp_path / "state") == set()
-    assert not whole
+    assert not judged
     assert 80 < len(rows) < 20 * 80
 
 

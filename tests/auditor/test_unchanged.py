@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tampering as by
-from copies import Copy
+from copies import Copy, copy_of
 
 from auditor import audit as audits
 from auditor import kept
 from auditor.report import Report, to_document
 from memory.wiring import open_home
-from tlog.trust import make_trust, parse_trust
+from tlog.trust import make_trust
 
 NOW = time.time_ns() // 1000
 DAY = 86_400_000_000
@@ -27,8 +27,7 @@ DAY = 86_400_000_000
 def published(original: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The home with everything in the log and a hold in force, and the folder of one clean audit of it."""
     folder = tmp_path_factory.mktemp("published")
-    shutil.copytree(original, folder / "home")
-    copy = Copy(folder / "home", parse_trust((folder / "home" / "trust.toml").read_text()))
+    copy = copy_of(folder, original)
     by.state(copy, "hold", {"holds": [11]}, authority="court", review_by=NOW + 90 * DAY)
     with open_home(copy.home) as home:
         home.publish()
@@ -39,22 +38,7 @@ def published(original: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple
 
 @pytest.fixture
 def whole(published: tuple[Path, Path], tmp_path: Path) -> Copy:
-    for source in published:
-        shutil.copytree(source, tmp_path / source.name)
-    return Copy(tmp_path / "home", parse_trust((tmp_path / "home" / "trust.toml").read_text()))
-
-
-@pytest.fixture
-def judged(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """One more item each time that rows are read to be judged."""
-    read, seen = audits.read_rows, []
-
-    def counting(*arguments: Any) -> Any:
-        seen.append(1)
-        return read(*arguments)
-
-    monkeypatch.setattr(audits, "read_rows", counting)
-    yield seen
+    return copy_of(tmp_path, *published)
 
 
 def document(audited: Any) -> dict[str, Any]:

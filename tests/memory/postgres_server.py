@@ -19,7 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memory.principal import make_principal, with_all_scopes
+
 if TYPE_CHECKING:
+    from memory.model import Principal
     from memory.wiring import Home
 
 NODE = "muniment"
@@ -193,3 +196,15 @@ def pg_home(server: Server, folder: Path, clock: Callable[[], int]) -> Home:
 
     wiring.make_home(folder, None, None, "on", clock() // 1_000_000, database=server.new_database())
     return wiring.open_home(folder, clock=clock)
+
+
+def name_of(home: Home) -> str:
+    """The database that a home is in."""
+    from psycopg.conninfo import conninfo_to_dict
+
+    return str(conninfo_to_dict(home.config.database or "")["dbname"])
+
+
+def owner() -> Principal:
+    """Somebody at a desk who may do everything."""
+    return with_all_scopes(make_principal("default", "default", "desk"))

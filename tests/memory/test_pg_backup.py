@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from auditor.audit import Places, audit
@@ -22,7 +21,7 @@ from tlog.errors import Error, RefusedError, UnavailableError, VerificationError
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from erasing import ME, forget, lose_store, write
-from postgres_server import Server, pg_home
+from postgres_server import Server, name_of, pg_home
 from ticking import Clock
 
 DANA, FOX = "Dana Scully", "Fox Mulder"
@@ -216,10 +215,6 @@ def put_back(home: wiring.Home, server: Server, copy: str) -> None:
     with server.connect() as connection:
         connection.execute(f"DROP DATABASE {database} WITH (FORCE)")
         connection.execute(f"ALTER DATABASE {copy} RENAME TO {database}")
-
-
-def name_of(home: wiring.Home) -> str:
-    return str(psycopg.conninfo.conninfo_to_dict(home.config.database or "")["dbname"])
 
 
 def end_all(connection: Any, database: str) -> None:

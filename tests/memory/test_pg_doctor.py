@@ -10,12 +10,10 @@ from typing import Any
 
 import psycopg
 import pytest
-from postgres_server import Server, pg_home
+from postgres_server import Server, name_of, owner, pg_home
 from ticking import Clock
 
 from memory import doctor, wiring
-from memory.model import Principal
-from memory.principal import make_principal, with_all_scopes
 
 pytestmark = pytest.mark.postgres
 
@@ -32,10 +30,6 @@ LOGGED: tuple[tuple[dict[str, str], bool], ...] = (
     ({"session_preload_libraries": "auto_explain", "auto_explain.log_min_duration": "0"}, True),
     ({"debug_print_plan": "on"}, True),
 )
-
-
-def owner() -> Principal:
-    return with_all_scopes(make_principal("default", "default", "desk"))
 
 
 @pytest.fixture
@@ -58,10 +52,6 @@ def set_for_nodes(server: Server, settings: dict[str, str]) -> Iterator[None]:
             yield
         finally:
             connection.execute("ALTER ROLE muniment RESET ALL")
-
-
-def name_of(home: wiring.Home) -> str:
-    return str(psycopg.conninfo.conninfo_to_dict(home.config.database or "")["dbname"])
 
 
 def values_of(server: Server, home: wiring.Home) -> list[bytes]:

@@ -8,10 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from erasing import check_of, manifest_of
-from postgres_server import Server, pg_home
+from postgres_server import Server, name_of, owner, pg_home
 from ticking import Clock
 
 from auditor.audit import Places, audit
@@ -21,15 +20,9 @@ from auditor.pg_looked import look_for
 from auditor.pg_wal import look_at_wal
 from auditor.pg_words import scan_rows
 from memory import doctor, pg_vacuum, pg_wal, wiring
-from memory.model import Principal
 from memory.pg_store import PgStore
-from memory.principal import make_principal, with_all_scopes
 
 pytestmark = pytest.mark.postgres
-
-
-def owner() -> Principal:
-    return with_all_scopes(make_principal("default", "default", "desk"))
 
 
 @pytest.fixture
@@ -42,10 +35,6 @@ def home(postgres: Server, tmp_path: Path, clock: Clock) -> Iterator[wiring.Home
         opened.write_config(replace(opened.config, database_checker=postgres.dsn(name, "postgres")))
         yield opened
     postgres.drop_databases()
-
-
-def name_of(home: wiring.Home) -> str:
-    return str(psycopg.conninfo.conninfo_to_dict(home.config.database or "")["dbname"])
 
 
 def live(home: wiring.Home) -> None:

@@ -10,9 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
-from postgres_server import Server, pg_home
+from postgres_server import Server, name_of, owner, pg_home
 from ticking import Clock
 
 from auditor.audit import Places, audit
@@ -20,14 +19,8 @@ from auditor.checks_pg_log import check_log
 from auditor.evidence import Asked
 from auditor.pg_indexes import check_indexes
 from memory import cli, pg_vacuum, wiring
-from memory.model import Principal
-from memory.principal import make_principal, with_all_scopes
 
 pytestmark = pytest.mark.postgres
-
-
-def owner() -> Principal:
-    return with_all_scopes(make_principal("default", "default", "desk"))
 
 
 @pytest.fixture
@@ -37,10 +30,6 @@ def home(postgres: Server, tmp_path: Path, clock: Clock) -> Iterator[wiring.Home
     with pg_home(postgres, tmp_path / "home", clock) as opened:
         yield opened
     postgres.drop_databases()
-
-
-def name_of(home: wiring.Home) -> str:
-    return str(psycopg.conninfo.conninfo_to_dict(home.config.database or "")["dbname"])
 
 
 def admin_of(server: Server, home: wiring.Home, user: str = "postgres") -> str:
