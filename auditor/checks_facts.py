@@ -8,12 +8,11 @@ from typing import Final, NamedTuple
 
 from auditor.evidence import FactRow, Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
-from auditor.fold import Fold, Folded
+from auditor.fold import WITHHELD, Fold, Folded
 from auditor.lost import lost_of
 from auditor.statements import by_seq
 
 _ENDED: Final = frozenset({"superseded", "retracted"})
-_WITHHELD: Final = frozenset({"held", "refused", "discarded"})
 _TIME_ALONE: Final = frozenset({"erase", "manifest", "state"})
 _FILLERS: Final = "\u115f\u1160\u3164\uffa0"
 """Letters of Hangul that stand for none."""
@@ -187,7 +186,7 @@ def _status_finding(fact: FactRow, expected: Folded) -> Finding:
         "stated": expected.status,
         "statement": expected.replaced_by or 0,
     }
-    if fact.status == "active" and expected.status in _WITHHELD:
+    if fact.status == "active" and expected.status in WITHHELD:
         what = "A fact is served that the statements say is held back."
         return Finding("HELD_AND_SERVED", fact.place, what, evidence)
     if fact.status == "active" and expected.status in _ENDED:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from auditor.evidence import Statement, StoreRows
 from auditor.findings import Finding, Note, Outcome
+from auditor.fold import WITHHELD
 from auditor.statements import by_seq
 from auditor.store_rows import check_soundness, unknown_tables
 from auditor.words import Indexed, check_words
 
 if TYPE_CHECKING:
     import apsw
-
-# Held back from the start, or dropped from there: found by nobody.
-WITHHELD: Final = frozenset({"held", "refused", "discarded"})
 
 
 def check_word_index(

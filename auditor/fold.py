@@ -33,6 +33,8 @@ _AFTER: Final[Mapping[str, str]] = {
     "retires": "superseded",
     "retracts": "retracted",
 }
+WITHHELD: Final = frozenset({"held", "refused", "discarded"})
+"""Held back from the start, or dropped from there: found by nobody."""
 _ENDS: Final = frozenset({"retires", "retracts"})
 _STARTS: Final = frozenset({"confirms", "lifts"})
 

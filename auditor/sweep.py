@@ -17,6 +17,7 @@ import cbor2
 
 from auditor.evidence import FactRow
 from auditor.exhibits import SAMPLE
+from auditor.fold import WITHHELD
 from auditor.row_marks import Tags
 from auditor.words import Indexed
 from tlog.errors import MalformedError
@@ -26,7 +27,6 @@ _FACTS: Final = """
     FROM facts f LEFT JOIN contents c ON c.seq = f.seq ORDER BY f.seq
 """
 _TAGS: Final = "SELECT seq, tenant, agent_tag, key_tag, subject_tag, text_tag FROM facts ORDER BY seq"
-_WITHHELD: Final = frozenset({"held", "refused", "discarded"})
 _NAMES: Final = ("agent", "key", "subject", "text")
 
 
@@ -78,7 +78,7 @@ class Facts:
                 said = (get("agent"), get("key"), get("subject"), get("text"))
                 if not names.keys().isdisjoint(said):
                     self._note_names(seq, tenant, said)
-            if status not in _WITHHELD:
+            if status not in WITHHELD:
                 yield Indexed(seq, agent, content)
 
     def _note_names(self, seq: int, tenant: int, told: Sequence[Any]) -> None:
